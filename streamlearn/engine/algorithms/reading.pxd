@@ -1,0 +1,7 @@
+# Reading: what a coordinate says of itself at a snapshot. The conversion needs nothing else.
+cdef struct Reading:
+    double last          # the newest iterate w_{t+1}
+    double mean          # the averaged iterate
+    double gradient      # the averaged gradient with the ridge term, over the same weights
+    double scale         # smoothness of this coordinate is L * scale
+    double penalty       # weight of |w_j| in the objective

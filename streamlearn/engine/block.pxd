@@ -1,0 +1,30 @@
+# Block: a reused batch of parsed examples in CSR form. Plain memory, no numpy; knows no learner.
+from libc.stdint cimport int64_t
+
+# Values smaller than this in size count as zero: their squares, and the squares of gradients made
+# of them, must not underflow (1e-50^2 * 1e-50^2 = 1e-200 is still a normal number).
+cdef extern from *:
+    """
+    #define STREAMLEARN_TINY 1e-50
+    """
+    const double TINY "STREAMLEARN_TINY"
+
+cdef int64_t first_repeat(const int64_t* ids, int64_t count) noexcept nogil
+cdef int64_t drop_tiny(int64_t* ids, double* values, int64_t first, int64_t stop) noexcept nogil
+
+cdef class Block:
+    cdef readonly int64_t rows            # examples held
+    cdef readonly int64_t features        # non-zeros held, over all rows
+    cdef readonly int64_t max_id          # largest id held, -1 when there is none
+    cdef int64_t row_capacity, feature_capacity
+    cdef double* labels
+    cdef double* weights                  # importance, 1 unless given
+    cdef double* norms                    # |x|^2 of each row
+    cdef int64_t* lines                   # line (or row number) each example came from
+    cdef int64_t* offsets                 # rows + 1 of them
+    cdef int64_t* ids
+    cdef double* values
+
+    cdef int reserve(self, int64_t rows, int64_t features) except -1
+    cdef int append(self, Block other, int64_t first, int64_t stop) except -1
+    cdef void scan(self) noexcept nogil

@@ -1,0 +1,38 @@
+# The sparse online-to-batch conversion: (point, gradient, L, penalty) -> an exactly sparse weight.
+from libc.stdint cimport int64_t
+from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.block cimport Block
+from streamlearn.engine.lazy cimport shrink
+from streamlearn.engine.learn cimport AnyAlgorithm, Kernel
+from streamlearn.engine.loss cimport Loss
+from streamlearn.engine.recent cimport Recent
+from streamlearn.engine.slots cimport Slots
+
+
+cdef inline double converted(
+    double point, double gradient, double smoothness, double penalty
+) noexcept nogil:
+    """argmin <g,w> + (L/2)(w - point)^2 + b|w|  =  S_{b/L}(point - g/L)"""
+    return shrink(point - gradient / smoothness, penalty / smoothness)
+
+
+cdef class Conversion:
+    cdef Slots slots
+    cdef char* bias
+    cdef Kernel kernel
+    cdef AnyAlgorithm* algorithm
+    cdef int64_t offset              # where the algorithm's part of a slot begins
+    cdef bint has_gradient           # False: no averaged gradient is kept
+    cdef bint converts               # False: the point itself is served
+    cdef bint at_last                # the point is the newest iterate, not the mean
+    cdef double smoothness           # L; each coordinate has L * scale
+    cdef double cut                  # only coordinates stronger than this are kept
+
+    cdef double weight(self, const Reading* reading, bint penalised, double smoothness,
+                       double* strength) noexcept nogil
+    cdef void margins(self, Block block, int64_t row, int count, const double* smoothness,
+                      double* out) noexcept nogil
+    cdef double largest_curvature(self, Recent recent, double curvature) except -1.0
+    cdef int choose_smoothness(self, Recent recent, Loss loss, double curvature, double l2) except -1
+    cdef int keep_strongest(self, int64_t count) except -1
+    cdef dict solve(self, Recent recent, Loss loss, double shift, double scale, double l2)

@@ -1,0 +1,281 @@
+# The conversion of every coordinate that was ever touched, the choice of L, and the certificate.
+# A pure read: slots are looked at through `reading`, which settles a copy.
+from libc.math cimport fabs, sqrt
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, malloc, qsort
+
+from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.block cimport Block
+from streamlearn.engine.loss cimport Loss
+from streamlearn.engine.recent cimport Recent
+from streamlearn.engine.slots cimport Slots, find, spread
+
+from streamlearn.errors import StreamlearnError
+
+cdef enum:
+    STEPS = 10                 # L is looked for at L_hat * 2^k, k = -6 .. 3
+    LOWEST = -6
+    POWER_STEPS = 12           # of the power iteration; it errs high while not converged
+
+cdef struct Weight:
+    int64_t id
+    double value
+
+
+cdef int by_id(const void* a, const void* b) noexcept nogil:
+    cdef int64_t x = (<const Weight*>a).id, y = (<const Weight*>b).id
+    return (x > y) - (x < y)
+
+
+cdef int falling(const void* a, const void* b) noexcept nogil:
+    cdef double x = (<const double*>a)[0], y = (<const double*>b)[0]
+    return (x < y) - (x > y)
+
+
+cdef inline bint touched(const char* slot) noexcept nogil:
+    return (<const int64_t*>slot)[0] != 0
+
+
+cdef class Conversion:
+    """One snapshot in the making."""
+
+    cdef double weight(self, const Reading* reading, bint penalised, double smoothness,
+                       double* strength) noexcept nogil:
+        """The weight handed out; strength is |L point - g| in units of the penalty."""
+        cdef double point = reading.last if self.at_last else reading.mean
+        cdef double local = smoothness * reading.scale, w = point
+        strength[0] = fabs(point)
+        if self.converts:
+            w = converted(point, reading.gradient, local, reading.penalty)
+            if reading.penalty > 0.0:
+                strength[0] = fabs(local * point - reading.gradient) / reading.penalty
+            else:
+                strength[0] = fabs(w)
+        return 0.0 if penalised and strength[0] <= self.cut else w
+
+    cdef void margins(self, Block block, int64_t row, int count, const double* smoothness,
+                      double* out) noexcept nogil:
+        """Margins of a row under the weights that each of `count` values of L would serve."""
+        cdef Reading reading
+        cdef double strength, x
+        cdef int64_t k, number
+        cdef int i
+        cdef char* slot
+        for i in range(count):
+            out[i] = 0.0
+        for k in range(block.offsets[row] - 1, block.offsets[row + 1]):
+            if k < block.offsets[row]:
+                slot, x = self.bias, 1.0
+            else:
+                number = find(self.slots, block.ids[k])
+                slot = self.slots.base + number * self.slots.size if number >= 0 else NULL
+                x = block.values[k]
+            if slot == NULL or not touched(slot):
+                continue
+            self.kernel.read(self.algorithm, slot + self.offset, slot != self.bias, &reading)
+            for i in range(count):
+                out[i] += x * self.weight(&reading, slot != self.bias, smoothness[i], &strength)
+
+    cdef double largest_curvature(self, Recent recent, double curvature) except -1.0:
+        """Largest eigenvalue of kappa * mean(x x') over the recent rows, by power iteration."""
+        cdef Slots vectors = Slots(24)               # {touched, v, y} of each feature
+        cdef double[3] bias
+        cdef double* cell
+        cdef Block block
+        cdef int64_t round, row, k, i, rows = 0
+        cdef double dot, length, importance
+        bias[0], bias[1], bias[2] = 1.0, 1.0, 0.0
+        for block in (recent.old, recent.young):
+            vectors.reserve(block.ids, block.features, block.max_id)
+            rows += block.rows
+            for k in range(block.features):
+                cell = <double*>(vectors.base + find(vectors, block.ids[k]) * 24)
+                (<int64_t*>cell)[0] = 1
+                # positive, since most data is, and uneven, so that no symmetry can hide the top
+                cell[1] = 0.5 + (spread(block.ids[k]) >> 11) * 1.1102230246251565e-16 / 2.0
+        if rows == 0:
+            return 0.0
+        length = 0.0
+        for round in range(POWER_STEPS + 1):
+            if round:
+                for block in (recent.old, recent.young):
+                    with nogil:
+                        for row in range(block.rows):
+                            importance = block.weights[row]
+                            dot = bias[1] if self.bias != NULL else 0.0
+                            for k in range(block.offsets[row], block.offsets[row + 1]):
+                                cell = <double*>(vectors.base + find(vectors, block.ids[k]) * 24)
+                                dot += block.values[k] * cell[1]
+                            dot *= importance
+                            for k in range(block.offsets[row], block.offsets[row + 1]):
+                                cell = <double*>(vectors.base + find(vectors, block.ids[k]) * 24)
+                                cell[2] += dot * block.values[k]
+                            bias[2] += dot
+            with nogil:
+                # v <- y / |y|; in the first round only scale the start to unit length
+                length = 0.0
+                for i in range(-1, vectors.used):
+                    cell = &bias[0] if i < 0 else <double*>(vectors.base + i * 24)
+                    if i < 0 and self.bias == NULL:
+                        continue
+                    if round == 0:
+                        cell[2] = cell[1]
+                    length += cell[2] * cell[2]
+                length = sqrt(length)
+                if length > 0.0:
+                    for i in range(-1, vectors.used):
+                        cell = &bias[0] if i < 0 else <double*>(vectors.base + i * 24)
+                        cell[1] = cell[2] / length
+                        cell[2] = 0.0
+            if length == 0.0:
+                return 0.0
+        return curvature * length / rows
+
+    cdef int choose_smoothness(
+        self, Recent recent, Loss loss, double curvature, double l2
+    ) except -1:
+        """L = arg min over L_hat 2^k of the objective on the recent rows; ties to the smaller L."""
+        cdef double top = self.largest_curvature(recent, curvature) + l2
+        cdef double[STEPS] candidates
+        cdef double[STEPS] penalties
+        cdef double[STEPS] losses
+        cdef double[STEPS] margins
+        cdef double best, w, strength, value, slope, weight = 0.0
+        cdef Reading reading
+        cdef int64_t i, row
+        cdef int k, chosen = 0
+        cdef char* slot
+        cdef Block block
+        for k in range(STEPS):
+            candidates[k] = max(top * 2.0 ** (k + LOWEST), 2.0 * l2)
+            penalties[k] = losses[k] = 0.0
+        with nogil:
+            for i in range(-1, self.slots.used):
+                slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
+                if slot == NULL or not touched(slot):
+                    continue
+                self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
+                for k in range(STEPS):
+                    w = self.weight(&reading, i >= 0, candidates[k], &strength)
+                    penalties[k] += reading.penalty * fabs(w) + 0.5 * l2 * w * w
+        for block in (recent.old, recent.young):
+            with nogil:
+                for row in range(recent.first(block), block.rows):
+                    weight += block.weights[row]
+                    self.margins(block, row, STEPS, candidates, margins)
+                    for k in range(STEPS):
+                        loss(margins[k], block.labels[row], &value, &slope)
+                        losses[k] += block.weights[row] * value
+        best = losses[0] / max(weight, 1e-300) + penalties[0]
+        for k in range(1, STEPS):
+            value = losses[k] / max(weight, 1e-300) + penalties[k]
+            if value < best:
+                best, chosen = value, k
+        self.smoothness = candidates[chosen]
+        return 0
+
+    cdef int keep_strongest(self, int64_t count) except -1:
+        """Raise the cut until at most `count` weights are left; ties fall together."""
+        cdef double* strengths = <double*>malloc(<size_t>(self.slots.used + 1) * 8)
+        cdef Reading reading
+        cdef double strength
+        cdef int64_t i, n = 0
+        cdef char* slot
+        if strengths == NULL:
+            raise MemoryError("no memory to rank the weights")
+        with nogil:
+            for i in range(self.slots.used):
+                slot = self.slots.base + i * self.slots.size
+                if touched(slot):
+                    self.kernel.read(self.algorithm, slot + self.offset, True, &reading)
+                    if self.weight(&reading, True, self.smoothness, &strength) != 0.0:
+                        strengths[n] = strength
+                        n += 1
+            if n > count:
+                qsort(strengths, <size_t>n, 8, falling)
+                self.cut = strengths[count]
+        free(strengths)
+        return 0
+
+    cdef dict solve(self, Recent recent, Loss loss, double shift, double scale, double l2):
+        """The exactly sparse weights, sorted by id, and the certificate.
+
+        Labels were learned as (label - shift) * scale; weights are handed out unscaled.
+        """
+        cdef Weight* weights = <Weight*>malloc(<size_t>(self.slots.used + 1) * sizeof(Weight))
+        cdef Reading reading
+        cdef double w, strength, violation = 0.0, off, penalty = 0.0, bias = 0.0, unit = 1.0 / scale
+        cdef double total = 0.0, weight = 0.0, value, slope, margin
+        cdef int64_t i, n = 0, seen = 0, row
+        cdef char* slot
+        cdef Block block
+        cdef bint finite = True
+        if weights == NULL:
+            raise MemoryError("no memory for the weights of a snapshot")
+        try:
+            with nogil:
+                for i in range(-1, self.slots.used):
+                    slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
+                    if slot == NULL or not touched(slot):
+                        continue
+                    self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
+                    w = self.weight(&reading, i >= 0, self.smoothness, &strength)
+                    finite &= w - w == 0.0 and reading.gradient - reading.gradient == 0.0
+                    penalty += reading.penalty * fabs(w) + 0.5 * l2 * w * w
+                    # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
+                    if w == 0.0:
+                        off = fabs(reading.gradient) - reading.penalty
+                    else:
+                        off = fabs(reading.gradient + (reading.penalty if w > 0 else -reading.penalty))
+                    if off > violation:
+                        violation = off
+                    if i < 0:
+                        bias = w * unit
+                        continue
+                    seen += 1
+                    if w != 0.0:
+                        weights[n].id = i if self.slots.dense else self.slots.ids[i]
+                        weights[n].value = w * unit
+                        n += 1
+                if not self.slots.dense:
+                    qsort(weights, <size_t>n, sizeof(Weight), by_id)
+            if not finite:
+                raise StreamlearnError("the model is not finite: learning has diverged; raise --l2 "
+                                       "or --t0, or scale the values")
+            for block in (recent.old, recent.young):
+                with nogil:
+                    for row in range(recent.first(block), block.rows):
+                        self.margins(block, row, 1, &self.smoothness, &margin)
+                        loss(margin, (block.labels[row] - shift) * scale, &value, &slope)
+                        total += block.weights[row] * value
+                        weight += block.weights[row]
+            ids = bytearray(8 * n)
+            values = bytearray(8 * n)
+            fill(weights, n, ids, values)
+        finally:
+            free(weights)
+        unit = unit * unit                            # squared loss only: back to label units
+        mean_loss = total / weight * unit if weight > 0.0 else None
+        return {
+            "ids": bytes(ids),
+            "weights": bytes(values),
+            "bias": bias + shift if self.bias != NULL else 0.0,
+            "seen": seen,
+            "certificate": {
+                "violation": violation * unit if self.has_gradient else None,
+                "objective": None if mean_loss is None else mean_loss + penalty * unit,
+                "recent_loss": mean_loss,
+                "recent_examples": len(recent),
+                "smoothness": self.smoothness if self.converts else None,
+            },
+        }
+
+
+cdef int fill(const Weight* weights, int64_t n, bytearray ids, bytearray values) except -1:
+    cdef int64_t* id = <int64_t*><char*>ids
+    cdef double* value = <double*><char*>values
+    cdef int64_t i
+    for i in range(n):
+        id[i] = weights[i].id
+        value[i] = weights[i].value
+    return 0

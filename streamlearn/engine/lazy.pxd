@@ -1,0 +1,136 @@
+# Closed forms for a coordinate that slept: its value after a gap, and the sum over the gap.
+# Pure functions of numbers; they know no slots.
+#
+# In the variable u_t = n_t w_t, n_t = t - 1 + t0, SGD with steps 1/(l2 (t + t0)) moves an untouched
+# coordinate by u <- u - c sgn(u), c = l1/l2: no step size, no ridge. `clip` stops at zero (forward-
+# backward); without it the subgradient overshoots and alternates between r and r - c for ever.
+from libc.math cimport copysign, fabs, floor, log1p
+from libc.stdint cimport int64_t
+
+
+cdef inline double shrink(double v, double k) noexcept nogil:
+    """S_k(v) = sign(v) max(|v| - k, 0)"""
+    cdef double size = fabs(v) - k
+    return copysign(size, v) if size > 0.0 else 0.0
+
+
+cdef inline double harmonic_tail(double x) noexcept nogil:
+    """h(X) of H(x) = ln X + gamma + h(X), X = x + 1/2; needs X >= 32 for 1e-17."""
+    cdef double i = 1.0 / (x * x)
+    return i * (1.0 / 24 - i * (7.0 / 960 - i * (31.0 / 8064 - i * (127.0 / 30720))))
+
+
+cdef inline double harmonic(double a, double b) noexcept nogil:
+    """sum of 1/(a+k), k = 1 .. b-a, for real a >= 0 and whole b - a; exact in short and long."""
+    cdef double total = 0.0
+    if b - a <= 8.0:
+        while a < b - 0.5:
+            a += 1.0
+            total += 1.0 / a
+        return total
+    while a < 32.0:
+        if a > b - 0.5:
+            return total
+        a += 1.0
+        total += 1.0 / a
+    # log1p keeps full relative accuracy when the gap is short against a.
+    return total + log1p((b - a) / (a + 0.5)) + harmonic_tail(b + 0.5) - harmonic_tail(a + 0.5)
+
+
+cdef inline double alternating_from(double x) noexcept nogil:
+    """sum over i >= 1 of (-1)^(i+1) / (x+i), for x >= 0"""
+    cdef double total = 0.0, sign = 1.0, i
+    while x < 40.0:
+        x += 1.0
+        total += sign / x
+        sign = -sign
+    x += 0.5
+    i = 1.0 / (x * x)
+    return total + sign * 0.5 / x * (
+        1.0 - i * (1.0 / 4 - i * (5.0 / 16 - i * (61.0 / 64 - i * (1385.0 / 256))))
+    )
+
+
+cdef inline double alternating(double n, int64_t a, int64_t b) noexcept nogil:
+    """sum over j = a .. b of (-1)^(j-a) / (n+j), n + a > 0"""
+    cdef double total = 0.0, sign = 1.0
+    cdef int64_t j
+    if b - a < 8:
+        for j in range(a, b + 1):
+            total += sign / (n + j)
+            sign = -sign
+        return total
+    sign = 1.0 if (b - a + 1) % 2 == 0 else -1.0
+    return alternating_from(n + a - 1) - sign * alternating_from(n + b)
+
+
+cdef inline double after_gap(double u, int64_t steps, double c, bint subgradient) noexcept nogil:
+    """u after some untouched steps."""
+    cdef double size, q, r
+    if not subgradient or c == 0.0:
+        return shrink(u, steps * c)
+    size = fabs(u)
+    q = floor(size / c)
+    if steps <= q:
+        return copysign(size - steps * c, u)
+    r = size - q * c
+    if r <= 0.0:
+        return 0.0
+    return copysign(r if (steps - <int64_t>q) % 2 == 0 else c - r,
+                    u if (steps - <int64_t>q) % 2 == 0 else -u)
+
+
+cdef inline double gap_sum_u(
+    double u, int64_t first, int64_t last, double c, bint subgradient
+) noexcept nogil:
+    """sum of u_j over offsets j = first .. last of a gap"""
+    cdef double size = fabs(u), total = 0.0, q, r, sign
+    cdef int64_t e = last, a, many
+    if last < first or size == 0.0:
+        return 0.0
+    q = 0.0
+    if c > 0.0 and size <= last * c:
+        q = floor(size / c)             # the descent ends inside the gap
+        e = <int64_t>q
+    if e >= first:
+        total = (e - first + 1) * (size - 0.5 * c * (first + e))
+    if subgradient and e < last:
+        r = size - q * c
+        if r > 0.0:
+            a = first if first > e + 1 else e + 1
+            many = last - a + 1
+            sign = 1.0 if (a - e) % 2 == 0 else -1.0
+            total += (r - 0.5 * c) * many
+            if many % 2:
+                total += sign * 0.5 * c
+    return copysign(1.0, u) * total
+
+
+cdef inline double gap_sum_w(
+    double u, double n, int64_t first, int64_t last, double c, bint subgradient
+) noexcept nogil:
+    """sum of w_j = u_j / (n+j) over offsets j = first .. last; the divisor 0 means w = 0"""
+    cdef double size = fabs(u), total = 0.0, q, r, sign
+    cdef int64_t e = last, a
+    if last < first or size == 0.0:
+        return 0.0
+    if n + first <= 0.0:
+        first += 1
+        if last < first:
+            return 0.0
+    q = 0.0
+    if c > 0.0 and size <= last * c:
+        q = floor(size / c)
+        e = <int64_t>q
+    if e >= first:
+        # (U - jc)/(n+j) = (U + nc)/(n+j) - c
+        total = (size + n * c) * harmonic(n + first - 1, n + e) - c * (e - first + 1)
+    if subgradient and e < last:
+        r = size - q * c
+        if r > 0.0:
+            a = first if first > e + 1 else e + 1
+            sign = 1.0 if (a - e) % 2 == 0 else -1.0
+            # r and r - c are (r - c/2) plus or minus c/2
+            total += (r - 0.5 * c) * harmonic(n + a - 1, n + last)
+            total += sign * 0.5 * c * alternating(n, a, last)
+    return copysign(1.0, u) * total

@@ -1,0 +1,477 @@
+# Learner: the one object that learns. It owns every slot and scalar; nothing the next example
+# depends on lives anywhere else, so that cutting a stream into blocks, or stopping and going on,
+# cannot change a bit of the result.
+from libc.math cimport floor, sqrt
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+from streamlearn.engine.block cimport Block
+from streamlearn.engine.conversion cimport Conversion
+from streamlearn.engine.learn cimport Rows, kernel_named
+from streamlearn.engine.algorithms cimport adaptive, frozen, suffix
+from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.loss cimport curvature, loss_named
+from streamlearn.engine.recent cimport Recent
+from streamlearn.engine.slots cimport Slots, find
+
+from streamlearn.errors import Divergence, ModelError, UsageError
+
+# The words of a slot, by the name they have in a state file. All are 8 bytes; the first of a slot
+# is the time stamp, 0 meaning never touched.
+FIELDS = {
+    "sgd": ("last", "u"),
+    "linear": ("last", "u", "A", "G"),
+    "suffix": ("last", "u", "S0", "S1", "G0", "G1"),
+    "adaptive": ("last", "S", "Q", "M", "A", "G", "h", "root"),
+    "frozen": ("w", "G", "w_before", "G_before"),
+}
+
+WARMUP_OFFSET = 100        # examples that t0 is estimated from
+WARMUP_LABELS = 1000       # examples that the scale of regression labels is estimated from
+WARMUP_FEATURES = 1 << 20  # ... or fewer, when rows are very long
+
+
+cdef class Learner:
+    """Learns one example after the other; `spec` says how (see the catalogue for its making).
+
+    spec keys: kernel ("sgd", "linear", "suffix", "adaptive"), two_phases, point ("last", "mean"),
+    converts, loss, l1, l2, t0 (None: estimated), capped, subgradient, alpha, phase_one_alpha,
+    total (0: unknown), evidence, eta, smoothness (None: chosen at each snapshot), bias,
+    standardize (labels), max_features (0: no bound).
+    """
+
+    def __cinit__(self, dict spec):
+        self.spec = spec
+        self.kernel = kernel_named(spec["kernel"])
+        self.two_phases = spec["two_phases"]
+        self.second_offset = self.kernel.size
+        size = self.kernel.size
+        if self.two_phases:
+            self.second_kernel = kernel_named("frozen")
+            size += self.second_kernel.size
+        self.slots = Slots(size)
+        self.bias = NULL
+        if spec["bias"]:
+            self.bias = <char*>calloc(1, <size_t>size)
+            if self.bias == NULL:
+                raise MemoryError("no memory for a learner")
+        self.recent = Recent()
+        self.admitted = Block()
+        self.task.size = size
+        self.task.bias = self.bias
+        self.task.loss = loss_named(spec["loss"])
+        self.task.label_scale = 1.0
+        self.set_algorithm()
+        if spec["standardize"]:
+            self.warmup = WARMUP_LABELS
+        elif spec["t0"] is None:
+            self.warmup = WARMUP_OFFSET
+        self.pending = Block() if self.warmup else None
+
+    def __dealloc__(self):
+        free(self.bias)
+        free(self.numbers)
+
+    # ---- setting up ------------------------------------------------------------------------------
+
+    def set_algorithm(self):
+        """Scalars of the algorithm at the start, from the spec."""
+        cdef dict spec = self.spec
+        cdef int64_t total = spec["total"], tail = 0
+        memset(&self.algorithm, 0, sizeof(self.algorithm))
+        memset(&self.second, 0, sizeof(self.second))
+        if total:
+            tail = max(1, <int64_t>floor(spec["alpha"] * total + 0.5))
+        if spec["kernel"] == "adaptive":
+            self.algorithm.adaptive.evidence = spec["evidence"]
+            self.algorithm.adaptive.l1 = spec["l1"]
+            self.algorithm.adaptive.eta = spec["eta"]
+            return
+        # sgd, linear and suffix all begin with a Schedule
+        self.algorithm.sgd.step.l2 = spec["l2"]
+        self.algorithm.sgd.step.c = spec["l1"] / spec["l2"]
+        self.algorithm.sgd.step.curvature = curvature(spec["loss"])
+        self.algorithm.sgd.step.subgradient = spec["subgradient"]
+        self.algorithm.sgd.step.capped = spec["capped"]
+        self.algorithm.sgd.step.t0 = spec["t0"] or 0.0
+        if self.two_phases:
+            self.second.frozen.alpha = spec["alpha"]
+            self.second.frozen.l1 = spec["l1"]
+            self.second.frozen.l2 = spec["l2"]
+            self.second.frozen.count = -1
+            self.next_freeze = total - tail if total else 1
+            if total:                          # phase one has a horizon of its own
+                total = self.next_freeze
+                tail = max(1, <int64_t>floor(spec["phase_one_alpha"] * total + 0.5))
+        if spec["kernel"] == "suffix":
+            self.algorithm.suffix.alpha = spec["phase_one_alpha" if self.two_phases else "alpha"]
+            self.algorithm.suffix.total = total
+            self.algorithm.suffix.start0 = self.algorithm.suffix.start1 = 1
+            self.algorithm.suffix.next_start = max(total - tail + 1, 1) if total else 1
+            suffix.roll(&self.algorithm.suffix)
+        if self.two_phases and self.next_freeze == 0:
+            self.second.frozen.count = 0
+            self.next_freeze = <int64_t>0x7FFFFFFFFFFFFFFF
+
+    cdef int64_t time(self) noexcept nogil:
+        return self.tally.examples
+
+    @property
+    def t(self):
+        """Examples taken in, the waiting ones included."""
+        return self.tally.examples + (self.pending.rows if self.pending is not None else 0)
+
+    @property
+    def progress(self):
+        """Sums of the progressive validation, the loss in units of the labels as given."""
+        cdef Learner settled = self.settled()
+        sums = dict(settled.tally)
+        sums["loss"] /= settled.task.label_scale * settled.task.label_scale
+        return sums
+
+    @property
+    def memory(self):
+        """Bytes mapped for slots and index."""
+        return self.slots.bytes
+
+    # ---- learning --------------------------------------------------------------------------------
+
+    def learn(self, Block block):
+        """Learn every row in order. Raises Divergence with the example's number and line."""
+        cdef int64_t first = 0, last
+        if self.broken is not None:
+            raise self.broken
+        if self.pending is not None:
+            last = min(block.rows, self.warmup - self.pending.rows)
+            while first < last and self.pending.features < WARMUP_FEATURES:
+                self.pending.append(block, first, first + 1)
+                first += 1
+            if self.pending.rows < self.warmup and self.pending.features < WARMUP_FEATURES:
+                return
+            self.begin_learning()
+        self.learn_rows(block, first, block.rows)
+
+    cdef int begin_learning(self) except -1:
+        """The warm-up is over: set what it was for, and learn the examples that waited."""
+        cdef Block waiting = self.pending
+        cdef int64_t i
+        cdef double mean = 0.0, spread = 0.0, norm = 0.0
+        cdef bint alike = True
+        self.pending = None
+        if waiting.rows == 0:
+            return 0
+        if self.spec["standardize"]:
+            for i in range(waiting.rows):
+                mean += waiting.labels[i]
+                alike &= waiting.labels[i] == waiting.labels[0]
+            mean /= waiting.rows
+            for i in range(waiting.rows):
+                spread += (waiting.labels[i] - mean) ** 2
+            spread = 1.0 if alike else sqrt(spread / waiting.rows)
+            self.task.label_shift = mean if self.bias != NULL else 0.0
+            self.task.label_scale = 1.0 / spread
+        else:
+            # t0 = kappa R^2 / l2: the first step is 1/(kappa R^2), the largest that cannot overshoot
+            for i in range(waiting.rows):
+                norm += waiting.norms[i] + (self.bias != NULL)
+            self.set_offset(curvature(self.spec["loss"]) * norm / waiting.rows / self.spec["l2"])
+        self.learn_rows(waiting, 0, waiting.rows)
+        return 0
+
+    cdef int set_offset(self, double t0) except -1:
+        self.algorithm.sgd.step.t0 = t0
+        return 0
+
+    cdef int learn_rows(self, Block block, int64_t first, int64_t stop) except -1:
+        """Find the slots of all ids once, then run the loop."""
+        cdef Rows rows
+        cdef int64_t begin, many
+        if first >= stop:
+            return 0
+        if self.spec["max_features"]:
+            block = self.admit(block, first, stop)
+            stop -= first
+            first = 0
+        begin = block.offsets[first]
+        many = block.offsets[stop] - begin
+        self.slots.reserve(block.ids + begin, many, block.max_id)
+        rows.offsets = block.offsets
+        rows.values = block.values
+        rows.labels = block.labels
+        rows.weights = block.weights
+        rows.norms = block.norms
+        rows.numbers = block.ids
+        if not self.slots.dense:
+            if self.numbers_room < block.features:
+                free(self.numbers)
+                self.numbers = <int64_t*>realloc(NULL, <size_t>block.features * 8)
+                if self.numbers == NULL:
+                    self.numbers_room = 0
+                    raise MemoryError("no memory for the features of a block")
+                self.numbers_room = block.features
+            self.slots.index(block.ids + begin, many, self.numbers + begin)
+            rows.numbers = self.numbers
+        self.task.slots = self.slots.base
+        while first < stop:
+            rows.first = first
+            rows.stop = stop
+            if self.two_phases and stop - first > self.next_freeze - self.time():
+                rows.stop = first + self.next_freeze - self.time()
+            self.run(block, &rows)
+            first = rows.stop
+            if self.two_phases and self.time() == self.next_freeze:
+                self.freeze()
+        return 0
+
+    cdef int run(self, Block block, Rows* rows) except -1:
+        """The loop over a stretch of rows, for one phase or both."""
+        cdef Task task = self.task
+        cdef int64_t reached, second
+        cdef bint both = self.two_phases and self.second.frozen.count >= 0
+        with nogil:
+            reached = self.kernel.learn(&self.algorithm, &task, rows, &self.tally)
+        self.recent.push(block, rows.first, reached)
+        second = reached
+        if both:
+            task.slots += self.second_offset
+            if task.bias != NULL:
+                task.bias += self.second_offset
+            rows.stop, reached = reached, rows.stop
+            with nogil:
+                second = self.second_kernel.learn(&self.second, &task, rows, NULL)
+            rows.stop, reached = reached, rows.stop
+        elif self.two_phases:
+            self.second.frozen.t += reached - rows.first
+        if second < rows.stop:
+            self.broken = Divergence(
+                self.time() + 1, block.lines[second],
+                f"learning diverged with loss {self.spec['loss']}; nothing of this example was "
+                "learned. Scale the values, raise --l2, or leave --t0 at auto")
+            raise self.broken
+        return 0
+
+    cdef Block admit(self, Block block, int64_t first, int64_t stop):
+        """Rows without the features that max_features keeps out: first come, first kept."""
+        cdef int64_t bound = self.spec["max_features"], row, k, number, n
+        cdef Block kept = self.admitted
+        kept.clear()
+        kept.append(block, first, stop)
+        n = 0
+        for row in range(kept.rows):
+            k = kept.offsets[row]
+            kept.offsets[row] = n
+            while k < block.offsets[first + row + 1] - block.offsets[first]:
+                number = find(self.slots, kept.ids[k])
+                if number < 0 or (<int64_t*>(self.slots.base + number * self.slots.size))[0] == 0:
+                    if self.known >= bound:
+                        self.ignored += 1
+                        k += 1
+                        continue
+                    self.known += 1
+                    self.slots.reserve(&kept.ids[k], 1, kept.ids[k])
+                    number = find(self.slots, kept.ids[k])
+                    # A zero slot stamped with the beginning of time is a known feature.
+                    (<int64_t*>(self.slots.base + number * self.slots.size))[0] = 1
+                kept.ids[n] = kept.ids[k]
+                kept.values[n] = kept.values[k]
+                n += 1
+                k += 1
+        kept.offsets[kept.rows] = n
+        kept.features = n
+        kept.scan()
+        return kept
+
+    cdef int freeze(self) except -1:
+        """Hand phase one's mean to phase two, which takes gradients there from now on."""
+        cdef Reading reading
+        cdef int64_t i
+        cdef char* slot
+        with nogil:
+            for i in range(-1, self.slots.used):
+                slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
+                if slot == NULL or (<int64_t*>slot)[0] == 0:
+                    continue
+                self.kernel.read(&self.algorithm, slot, i >= 0, &reading)
+                frozen.hand_in(<frozen.FrozenSlot*>(slot + self.second_offset), reading.mean)
+        self.second.frozen.count_before = max(self.second.frozen.count, <int64_t>0)
+        self.second.frozen.count = 0
+        if self.spec["total"]:
+            self.next_freeze = <int64_t>0x7FFFFFFFFFFFFFFF
+        else:
+            self.next_freeze *= 2            # the touched slots double too: O(1) a feature in all
+        return 0
+
+    # ---- snapshots -------------------------------------------------------------------------------
+
+    cdef Conversion conversion(self):
+        """How the state of now becomes weights, L and cut still open."""
+        cdef Conversion c = Conversion()
+        cdef bint second = self.two_phases and self.second.frozen.count >= 0
+        c.slots = self.slots
+        c.bias = self.bias
+        c.kernel = self.second_kernel if second else self.kernel
+        c.algorithm = &self.second if second else &self.algorithm
+        c.offset = self.second_offset if second else 0
+        c.at_last = self.spec["point"] == "last"
+        kind = "frozen" if second else self.spec["kernel"]
+        if kind == "frozen":
+            c.has_gradient = (self.second.frozen.count if frozen.serves_new(&self.second.frozen)
+                              else self.second.frozen.count_before) > 0
+        elif kind == "linear":
+            c.has_gradient = self.algorithm.linear.W > 0.0
+        elif kind == "suffix":
+            c.has_gradient = suffix.length(&self.algorithm.suffix) > 0
+        else:
+            c.has_gradient = kind == "adaptive" and self.algorithm.adaptive.W > 0.0
+        c.converts = c.has_gradient and self.spec["converts"] and (second or not self.two_phases)
+        c.cut = 0.0
+        return c
+
+    cdef Learner settled(self):
+        """Self, or a copy for which the warm-up is over with the examples there are."""
+        cdef Learner copy
+        if self.pending is None or self.pending.rows == 0:
+            return self
+        copy = Learner.from_state(self.state())
+        copy.begin_learning()
+        return copy
+
+    def snapshot(self, smoothness=None, evidence=None, max_nonzeros=None):
+        """The exactly sparse model of now, as a dict; changes nothing.
+
+        smoothness overrides L; evidence (adaptive only) asks for the sparser model that this much
+        evidence would keep; max_nonzeros keeps the strongest weights.
+        """
+        cdef Learner settled = self.settled()
+        cdef Conversion c
+        if self.broken is not None:
+            raise self.broken
+        if settled is not self:
+            return settled.snapshot(smoothness, evidence, max_nonzeros)
+        c = self.conversion()
+        if smoothness is None:
+            smoothness = self.spec["smoothness"]
+        l2 = 0.0 if self.spec["kernel"] == "adaptive" else self.spec["l2"]
+        if smoothness is not None:
+            c.smoothness = smoothness
+        elif c.converts:
+            c.choose_smoothness(self.recent, self.task.loss, curvature(self.spec["loss"]), l2)
+        if evidence is not None:
+            if self.spec["kernel"] != "adaptive" or self.spec["l1"] > 0.0:
+                raise UsageError("evidence is a setting of adaptivesl without l1 only")
+            if evidence < self.spec["evidence"]:
+                raise UsageError(
+                    f"evidence {evidence:g} is below {self.spec['evidence']:g}, with which this "
+                    "state was learned; a snapshot can only be sparser")
+            if evidence > self.spec["evidence"]:
+                if self.spec["evidence"] == 0.0:
+                    raise UsageError("a state learned with evidence 0 has no path; learn with more")
+                c.cut = evidence / self.spec["evidence"]
+        if max_nonzeros is not None:
+            c.keep_strongest(max_nonzeros)
+        result = c.solve(self.recent, self.task.loss, self.task.label_shift, self.task.label_scale,
+                         l2)
+        result["t"] = self.tally.examples
+        return result
+
+    # ---- states ----------------------------------------------------------------------------------
+
+    def state(self):
+        """Everything the next example depends on, by name; from_state is the inverse."""
+        cdef int64_t i, n = 0, words = self.slots.size // 8, w, seen = self.slots.seen()
+        cdef int64_t* cells
+        fields = self.fields()
+        ids = bytearray(8 * seen)
+        columns = [bytearray(8 * seen) for _ in fields]
+        cdef int64_t* id_cells = <int64_t*><char*>ids
+        for i in range(self.slots.used):
+            if (<int64_t*>(self.slots.base + i * self.slots.size))[0] != 0:
+                id_cells[n] = i if self.slots.dense else self.slots.ids[i]
+                n += 1
+        for w in range(words):
+            cells = <int64_t*><char*>(<bytearray>columns[w])
+            n = 0
+            for i in range(self.slots.used):
+                if (<int64_t*>(self.slots.base + i * self.slots.size))[0] != 0:
+                    cells[n] = (<int64_t*>(self.slots.base + i * self.slots.size))[w]
+                    n += 1
+        return {
+            "spec": dict(self.spec),
+            "scalars": self.scalars(),
+            "second": self.second.frozen if self.two_phases else None,
+            "progress": self.tally,
+            "label_shift": self.task.label_shift,
+            "label_scale": self.task.label_scale,
+            "next_freeze": self.next_freeze,
+            "ignored": self.ignored,
+            "known": self.known,
+            "ids": bytes(ids),
+            "slots": {name: bytes(c) for name, c in zip(fields, columns, strict=True)},
+            "bias": self.bias[:self.slots.size] if self.bias != NULL else None,
+            "pending": self.pending.arrays() if self.pending is not None else None,
+            "recent": self.recent.state(),
+        }
+
+    def fields(self):
+        names = list(FIELDS[self.spec["kernel"]])
+        if self.two_phases:
+            names += ["frozen_" + name for name in FIELDS["frozen"]]
+        return names
+
+    def scalars(self):
+        kind = self.spec["kernel"]
+        if kind == "sgd":
+            return self.algorithm.sgd
+        if kind == "linear":
+            return self.algorithm.linear
+        if kind == "suffix":
+            return self.algorithm.suffix
+        return self.algorithm.adaptive
+
+    @staticmethod
+    def from_state(dict state):
+        """A learner that goes on exactly where state() was taken."""
+        cdef Learner new = Learner(state["spec"])
+        cdef int64_t i, w, number, count = len(state["ids"]) // 8
+        cdef const int64_t[::1] ids
+        cdef const int64_t[::1] column
+        kind = new.spec["kernel"]
+        if kind == "sgd":
+            new.algorithm.sgd = state["scalars"]
+        elif kind == "linear":
+            new.algorithm.linear = state["scalars"]
+        elif kind == "suffix":
+            new.algorithm.suffix = state["scalars"]
+        else:
+            new.algorithm.adaptive = state["scalars"]
+        if new.two_phases:
+            new.second.frozen = state["second"]
+        new.tally = state["progress"]
+        new.task.label_shift = state["label_shift"]
+        new.task.label_scale = state["label_scale"]
+        new.next_freeze = state["next_freeze"]
+        new.ignored = state["ignored"]
+        new.known = state["known"]
+        if count:
+            ids = memoryview(state["ids"]).cast("q")
+            top = max(ids)
+            if min(ids) < 0:
+                raise ModelError("the state holds a negative feature id")
+            new.slots.reserve(&ids[0], count, top)
+            for w, name in enumerate(new.fields()):
+                if len(state["slots"][name]) != 8 * count:
+                    raise ModelError(f"the state holds {count} ids but not as many {name!r}")
+                column = memoryview(state["slots"][name]).cast("q")
+                for i in range(count):
+                    number = find(new.slots, ids[i])
+                    (<int64_t*>(new.slots.base + number * new.slots.size))[w] = column[i]
+        if new.bias != NULL:
+            if len(state["bias"]) != new.slots.size:
+                raise ModelError("the state's bias has not the size of a slot")
+            column = memoryview(state["bias"]).cast("q")
+            for w in range(new.slots.size // 8):
+                (<int64_t*>new.bias)[w] = column[w]
+        new.pending = None if state["pending"] is None else Block.from_bytes(state["pending"])
+        new.recent.restore(state["recent"])
+        return new

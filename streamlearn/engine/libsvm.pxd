@@ -1,0 +1,46 @@
+# Parser: bytes of libsvm text to a block, or {code, line, column}. Opens no file, prints nothing.
+from libc.stdint cimport int64_t
+from streamlearn.engine.block cimport Block
+
+# What can be wrong with a line.
+cdef enum Fault:
+    FAULT_NONE = 0
+    FAULT_LABEL = 1            # the label is not a number
+    FAULT_LABEL_RANGE = 2      # the label is nan, inf or overflows
+    FAULT_LABEL_UNKNOWN = 3    # a number, but not one of the two classes
+    FAULT_LABEL_MIXED = 4      # 0 and -1 both stand for the negative class
+    FAULT_WEIGHT = 5           # the importance weight is not a number >= 0
+    FAULT_ID = 6               # the feature id is not a whole number >= 0
+    FAULT_ID_RANGE = 7         # the feature id is beyond 2^63 - 1
+    FAULT_COLON = 8            # no ':' behind the feature id
+    FAULT_VALUE = 9            # the value is not a number
+    FAULT_VALUE_RANGE = 10     # the value is nan, inf or overflows
+    FAULT_REPEATED = 11        # the id stands twice in the row
+    FAULT_QID = 12             # qid: without a whole number
+
+# How a label becomes y.
+cdef struct LabelRule:
+    bint binary                # False: any number is y
+    bint named                 # True: negative and positive were given by the user
+    double negative
+    double positive
+    bint seen_zero
+    bint seen_minus
+
+cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil
+
+cdef class Parser:
+    cdef LabelRule rule
+    cdef readonly int64_t line            # lines read so far; the faulty one after an error
+    cdef readonly int64_t blank           # blank and comment-only lines
+    cdef readonly int64_t zeros           # values written as 0
+    cdef readonly int64_t unsorted        # rows whose ids do not rise
+    cdef readonly int64_t fault           # code of the last parse; 0 when it was clean
+    cdef readonly int64_t column
+    cdef readonly int64_t feature         # id in hand when a value was faulty
+    cdef readonly bytes token
+
+    cdef int64_t parse_lines(
+        self, const unsigned char* start, const unsigned char* end, Block block,
+        const unsigned char** where
+    ) noexcept nogil

@@ -1,0 +1,330 @@
+# Parser: `label[:weight] id:value ...` to a block, without the GIL and in one walk over the bytes.
+#
+# Legal oddities are read: tabs, CRLF, '+1', '.5', '5.', exponents, ids in any order, qid:n, spaces
+# behind a colon, comments, blank lines. Everything else is located, never guessed at.
+from libc.math cimport fabs
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memchr
+
+from streamlearn.engine.block cimport Block, TINY, drop_tiny, first_repeat
+from streamlearn.engine.number cimport (
+    NUMBER_BAD, NUMBER_OK, NUMBER_RANGE, TEN, read_number,
+)
+
+from streamlearn.errors import UsageError
+
+
+COMPLAINTS = {
+    FAULT_LABEL: "bad label {token} (expected a number)",
+    FAULT_LABEL_RANGE: "label {token} is not a finite number",
+    FAULT_LABEL_UNKNOWN: "label {token} is not one of -1,+1 or 0,1; name your two classes with "
+                         "--labels NEG,POS, or use --loss squared for regression",
+    FAULT_LABEL_MIXED: "label {token}: 0 and -1 both stand for the negative class in this input; "
+                       "name your two classes with --labels NEG,POS",
+    FAULT_WEIGHT: "bad importance weight {token} (expected a finite number >= 0)",
+    FAULT_ID: "bad feature id in {token} (expected a whole number from 0 to 2^63-1)",
+    FAULT_ID_RANGE: "feature id in {token} is too large (ids go up to 2^63-1)",
+    FAULT_COLON: "no ':' behind feature id {token} (expected id:value)",
+    FAULT_VALUE: "bad value {token} for feature {feature} (expected a number)",
+    FAULT_VALUE_RANGE: "value {token} for feature {feature} is not a finite number",
+    FAULT_REPEATED: "feature id in {token} stands twice in the row (expected each id once)",
+    FAULT_QID: "bad query id {token} (expected qid:n with a whole number)",
+}
+
+
+cdef inline bint blank(unsigned char c) noexcept nogil:
+    """Space, tab, CR, VT, FF: what may stand between the words of a line."""
+    return c == 32 or c == 9 or c == 13 or c == 11 or c == 12
+
+
+cdef inline bint ends_word(unsigned char c) noexcept nogil:
+    return c == 10 or blank(c)
+
+
+cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil:
+    """Turn a label of the file into y: itself, or -1 / +1 by the rule."""
+    if not rule.binary:
+        y[0] = raw
+    elif raw == rule.positive:
+        y[0] = 1.0
+    elif rule.named:
+        if raw != rule.negative:
+            return FAULT_LABEL_UNKNOWN
+        y[0] = -1.0
+    elif raw == -1.0 or raw == 0.0:
+        if (rule.seen_zero and raw == -1.0) or (rule.seen_minus and raw == 0.0):
+            return FAULT_LABEL_MIXED
+        if raw == 0.0:
+            rule.seen_zero = True
+        else:
+            rule.seen_minus = True
+        rule.negative = raw
+        y[0] = -1.0
+    else:
+        return FAULT_LABEL_UNKNOWN
+    return FAULT_NONE
+
+
+cdef const unsigned char* item_start(const unsigned char* p, int64_t item) noexcept nogil:
+    """Where item number `item` of a legal line starts."""
+    while blank(p[0]):
+        p += 1
+    while not ends_word(p[0]):                          # the label
+        p += 1
+    while True:
+        while blank(p[0]):
+            p += 1
+        if p[0] != c"q":
+            if item == 0:
+                return p
+            item -= 1
+        while p[0] != c":":
+            p += 1
+        p += 1
+        while blank(p[0]):
+            p += 1
+        while not ends_word(p[0]):
+            p += 1
+
+
+cdef class Parser:
+    """Reads libsvm text into blocks and counts lines over calls.
+
+    labels: "any" for regression, "binary" for {-1,+1} and {0,1}, or a pair (negative, positive).
+    """
+
+    def __init__(self, labels="binary"):
+        self.rule.binary = labels != "any"
+        self.rule.positive = 1.0
+        self.rule.negative = -1.0
+        if isinstance(labels, (tuple, list)):
+            negative, positive = labels
+            if negative == positive:
+                raise UsageError(f"labels {negative:g},{positive:g}: the two classes need two labels")
+            self.rule.named = True
+            self.rule.negative, self.rule.positive = negative, positive
+        elif labels not in ("any", "binary"):
+            raise UsageError(f"labels {labels!r}: use 'any', 'binary' or a pair of numbers")
+        self.token = b""
+
+    @property
+    def labels(self):
+        """The (negative, positive) labels in force: as given, or as the data showed them so far."""
+        return (self.rule.negative, self.rule.positive) if self.rule.binary else None
+
+    @property
+    def settled(self):
+        """True when the data, or the user, has said how the negative class is written."""
+        return bool(self.rule.named or self.rule.seen_zero or self.rule.seen_minus)
+
+    def settle(self, double negative):
+        """Go on from an earlier run whose data wrote the negative class so."""
+        self.rule.seen_zero = negative == 0.0
+        self.rule.seen_minus = negative == -1.0
+        self.rule.negative = negative
+
+    def start_file(self):
+        """The next bytes are the first of another file."""
+        self.line = 0
+
+    def parse(self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block):
+        """Parse whole lines of buffer[start:stop] into the block, cleared first.
+
+        buffer[stop - 1] must be a newline. Returns where parsing ended: stop, or behind a faulty
+        line; then `fault`, `line`, `column` and `token` tell about it, and the rows before it are
+        in the block.
+        """
+        cdef const unsigned char* text
+        cdef const unsigned char* where = NULL
+        cdef const unsigned char* tail
+        cdef int64_t used
+        block.clear()
+        self.fault = FAULT_NONE
+        if stop <= start:
+            return start
+        if stop > buffer.shape[0] or start < 0 or buffer[stop - 1] != 10:
+            raise ValueError("parse needs whole lines: the last byte must be a newline")
+        # An item takes 4 bytes or more ("1:1 "), a row 2 ("1\n"): no bounds to check inside.
+        block.reserve((stop - start) // 2 + 1, (stop - start) // 4 + 1)
+        text = &buffer[start]
+        with nogil:
+            used = self.parse_lines(text, text + (stop - start), block, &where)
+        if self.fault:
+            tail = where
+            while not ends_word(tail[0]) and tail - where < 40:
+                tail += 1
+            self.token = where[:tail - where]
+        return start + used
+
+    def complaint(self):
+        """A sentence for the fault of the last parse: what is wrong, what is accepted."""
+        token = repr(self.token.decode("utf-8", "replace"))
+        if self.fault == FAULT_LABEL_UNKNOWN and self.rule.named:
+            return (f"label {token} is neither {self.rule.negative:g} nor {self.rule.positive:g}, "
+                    "the two given by --labels")
+        return COMPLAINTS[self.fault].format(token=token, feature=self.feature)
+
+    cdef int64_t parse_lines(
+        self, const unsigned char* start, const unsigned char* end, Block block,
+        const unsigned char** where
+    ) noexcept nogil:
+        """The one walk over the bytes; returns how many were used."""
+        cdef const unsigned char* p = start
+        cdef const unsigned char* line_start
+        cdef const unsigned char* mark
+        cdef int64_t* ids = block.ids
+        cdef double* values = block.values
+        cdef int64_t row = 0, n = 0, first, last, largest = -1, repeat, tiny
+        cdef uint64_t id
+        cdef unsigned int digit
+        cdef double raw, y, weight, value, norm
+        cdef bint rising, rule_taken = False
+        cdef LabelRule rule
+        cdef int code = FAULT_NONE, status
+        cdef double[23] ten = TEN
+
+        block.offsets[0] = 0
+        while p < end:
+            self.line += 1
+            line_start = p
+            rule_taken = False
+            while blank(p[0]):
+                p += 1
+            if p[0] == 10 or p[0] == c"#":
+                self.blank += 1
+                p = <const unsigned char*>memchr(p, 10, end - p) + 1
+                continue
+
+            # label[:weight]
+            mark = p
+            status = read_number(&p, ten, &raw)
+            if status != NUMBER_OK:
+                code = FAULT_LABEL if status == NUMBER_BAD else FAULT_LABEL_RANGE
+                break
+            weight = 1.0
+            if p[0] == c":":
+                p += 1
+                mark = p
+                status = read_number(&p, ten, &weight)
+                if status != NUMBER_OK or weight < 0.0 or not ends_word(p[0]):
+                    code = FAULT_WEIGHT
+                    break
+            elif not ends_word(p[0]) and p[0] != c"#":
+                code = FAULT_LABEL
+                break
+            mark = line_start
+            rule = self.rule
+            rule_taken = True
+            code = map_label(&self.rule, raw, &y)
+            if code:
+                while blank(mark[0]):
+                    mark += 1
+                break
+
+            # id:value ...
+            first = n
+            last = -1
+            rising = True
+            norm = 0.0
+            tiny = 0
+            while True:
+                while blank(p[0]):
+                    p += 1
+                digit = <unsigned int>p[0] - 48
+                mark = p
+                if digit > 9:
+                    if p[0] == 10:
+                        break
+                    if p[0] == c"#":
+                        p = <const unsigned char*>memchr(p, 10, end - p)
+                        break
+                    if p[0] == c"q" and p[1] == c"i" and p[2] == c"d" and p[3] == c":":
+                        p += 4
+                        if p[0] == c"-" or p[0] == c"+":
+                            p += 1
+                        if <unsigned int>p[0] - 48 > 9:
+                            code = FAULT_QID
+                            break
+                        while <unsigned int>p[0] - 48 < 10:
+                            p += 1
+                        if not ends_word(p[0]):
+                            code = FAULT_QID
+                            break
+                        continue
+                    code = FAULT_ID
+                    break
+                id = digit
+                p += 1
+                digit = <unsigned int>p[0] - 48
+                while digit < 10:
+                    id = 10 * id + digit
+                    p += 1
+                    digit = <unsigned int>p[0] - 48
+                if p[0] != c":":
+                    code = FAULT_COLON if ends_word(p[0]) or p[0] == c"#" else FAULT_ID
+                    break
+                if p - mark > 18 and not fits(mark, p):
+                    code = FAULT_ID_RANGE
+                    break
+                p += 1
+                while blank(p[0]):
+                    p += 1
+                mark = p
+                status = read_number(&p, ten, &value)
+                if status != NUMBER_OK or not (ends_word(p[0]) or p[0] == c"#"):
+                    code = FAULT_VALUE_RANGE if status == NUMBER_RANGE else FAULT_VALUE
+                    self.feature = <int64_t>id
+                    break
+                ids[n] = <int64_t>id
+                values[n] = value
+                norm += value * value
+                rising &= <int64_t>id > last
+                last = <int64_t>id
+                if last > largest:
+                    largest = last
+                tiny += fabs(value) < TINY
+                n += 1
+            if code:
+                break
+            if not rising:
+                self.unsorted += 1
+                repeat = first_repeat(ids + first, n - first)
+                if repeat >= 0:
+                    code = FAULT_REPEATED
+                    mark = item_start(line_start, repeat)
+                    break
+            if tiny:                                    # an explicit zero is no feature
+                self.zeros += tiny
+                n = drop_tiny(ids, values, first, n)
+            p += 1
+            block.labels[row] = y
+            block.weights[row] = weight
+            block.norms[row] = norm
+            block.lines[row] = self.line
+            row += 1
+            block.offsets[row] = n
+
+        block.rows = row
+        block.features = block.offsets[row]
+        block.max_id = largest
+        if code:
+            self.fault = code
+            if rule_taken:
+                self.rule = rule              # a refused line says nothing of the labels
+            self.column = mark - line_start + 1
+            where[0] = mark
+            return <const unsigned char*>memchr(line_start, 10, end - line_start) + 1 - start
+        return p - start
+
+
+cdef bint fits(const unsigned char* p, const unsigned char* end) noexcept nogil:
+    """Whether the digits from p to end are at most 2^63 - 1."""
+    cdef uint64_t id = 0
+    while p < end and p[0] == 48:
+        p += 1
+    if end - p > 19:
+        return False
+    while p < end:
+        id = 10 * id + (p[0] - 48)           # 19 digits cannot wrap 64 bits
+        p += 1
+    return id <= <uint64_t>9223372036854775807

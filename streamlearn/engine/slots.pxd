@@ -1,0 +1,46 @@
+# Slots: where the state of each coordinate lives. One contiguous slot a coordinate, dense by id or
+# behind an exact id -> slot index; all-zero means never seen. Knows nothing of what is in a slot.
+from libc.stdint cimport int64_t, uint64_t
+
+cdef class Slots:
+    cdef char* base                  # slot number i starts at base + i * size
+    cdef readonly int64_t size       # bytes a slot
+    cdef readonly int64_t room       # slots mapped
+    cdef readonly bint dense         # slot number = id; else by the index
+    cdef readonly int64_t used       # scattered: slots given out; dense: largest id seen + 1
+    # scattered only: open addressing, at most half full
+    cdef int64_t* keys               # id of each table cell, -1 when free
+    cdef int64_t* places             # slot number of each table cell
+    cdef int64_t* ids                # id of each slot
+    cdef int64_t ids_room
+    cdef uint64_t mask
+    cdef int64_t next_look            # number of ids at which to ask whether to go dense again
+
+    cdef int reserve(self, const int64_t* ids, int64_t count, int64_t max_id) except -1
+    cdef int index(self, const int64_t* ids, int64_t count, int64_t* numbers) except -1
+    cdef int grow(self, int64_t slots) except -1
+    cdef int scatter(self) except -1
+    cdef int gather(self) except -1
+    cdef int rehash(self, uint64_t cells) except -1
+    cdef int64_t add(self, int64_t id) except -1
+
+
+cdef inline uint64_t spread(int64_t id) noexcept nogil:
+    """A table cell for an id: ids that differ in any bit land apart (splitmix64's finaliser)."""
+    cdef uint64_t z = <uint64_t>id
+    z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t>0x94D049BB133111EB
+    return z ^ (z >> 31)
+
+
+cdef inline int64_t find(Slots slots, int64_t id) noexcept nogil:
+    """The slot number of an id, or -1."""
+    cdef uint64_t cell
+    if slots.dense:
+        return id if id < slots.room else -1
+    cell = spread(id) & slots.mask
+    while slots.keys[cell] >= 0:
+        if slots.keys[cell] == id:
+            return slots.places[cell]
+        cell = (cell + 1) & slots.mask
+    return -1

@@ -1,0 +1,343 @@
+"""Dense twins of the learners, every coordinate moved at every step; no lazy updates, no speed.
+
+Inside, the bias is one more column, all ones and without l1 (all zeros when there is no bias, so
+that nothing ever moves it). Time is t = 1..T: w_t predicts example t, w_{T+1} is the last iterate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, floor
+
+import numpy as np
+
+from . import losses
+
+Array = np.ndarray
+
+
+@dataclass
+class Twin:
+    """What a learner holds and serves after t examples; zeros where something does not exist."""
+
+    weights: Array  # (d,) the served model
+    bias: float
+    last: Array  # (d,) w_{T+1}
+    mean: Array  # (d,) averaged iterate (optimalsl: the served frozen point)
+    gradient: Array  # (d,) averaged gradient, ridge included
+    t: int
+    bias_last: float
+    bias_mean: float
+    bias_gradient: float
+    progressive_loss: float  # sum of importance * loss before learning
+
+
+@dataclass
+class Path:
+    """The iterates and loss gradients of a whole run; row t belongs to time t, row 0 is unused."""
+
+    w: Array  # (T + 2, d + 1), rows 1..T+1
+    g: Array  # (T + 1, d + 1), rows 1..T, never scaled by the cap
+    t0: float
+    progressive_loss: float
+
+
+@dataclass
+class Frozen:
+    """A point that no longer moves and the sum G of n loss gradients taken at it."""
+
+    w: Array
+    G: Array
+    n: int = 0
+
+
+def train(
+    algo: str,
+    loss: str,
+    X: Array,
+    y: Array,
+    importance: Array | None = None,
+    *,
+    l1: float = 1e-5,
+    l2: float = 1e-4,
+    t0: str | float = "auto",
+    step_cap: str = "auto",
+    l1_step: str = "clip",
+    weights: str = "linear",
+    alpha: float = 0.3,
+    phase_one_alpha: float | None = None,
+    total: int | None = None,
+    smoothness: float | None = None,
+    bias: bool = True,
+    evidence: float = 0.9,
+    eta: float | None = None,
+    adaptive_l1: float | None = None,
+) -> Twin:
+    """Run one learner once over the rows of X, in order."""
+    T, d = X.shape
+    Z = np.column_stack([X, np.full(T, float(bias))])
+    y = np.asarray(y, dtype=float)
+    omega = np.ones(T) if importance is None else np.asarray(importance, dtype=float)
+    if algo == "adaptivesl":
+        s = 10.0 if smoothness is None else smoothness
+        return adaptive(loss, Z, y, omega, s, bias, evidence, eta, adaptive_l1)
+    if algo not in ("sgd", "asgd", "lastsl", "optimalsl", "averagesl"):
+        raise ValueError(f"unknown algo {algo!r}")
+    if algo.endswith("sl") and smoothness is None:
+        raise ValueError(f"{algo} needs smoothness")
+
+    penalty = np.append(np.full(d, l1), 0.0)
+    path = descend(loss, Z, y, omega, penalty, l2, t0, step_cap, l1_step)
+    last = path.w[T + 1]
+
+    if algo == "optimalsl":
+        inner = alpha if phase_one_alpha is None else phase_one_alpha
+        freeze_at = None if total is None else total - suffix_length(alpha, total)
+
+        def mean_after(t: int) -> Array:
+            return average(path, t, l2, weights, inner, freeze_at)[0]
+
+        mean, gradient, known = frozen_point(loss, Z, y, omega, l2, alpha, freeze_at, mean_after)
+    else:
+        mean, gradient, known = average(path, T, l2, weights, alpha, total)
+
+    point = last if algo in ("sgd", "lastsl") else mean
+    convert = algo.endswith("sl") and known
+    served = conversion(point, gradient, smoothness, penalty) if convert else point
+    return pack(served, last, mean, gradient, T, path.progressive_loss)
+
+
+def soft_threshold(v: Array, k: Array | float) -> Array:
+    """S_k(v) = sign(v) max(|v| - k, 0)."""
+    return np.sign(v) * np.maximum(np.abs(v) - k, 0.0)
+
+
+def conversion(
+    point: Array, gradient: Array, smoothness: Array | float, penalty: Array | float
+) -> Array:
+    """argmin <gradient, w> + (L/2)|w - point|^2 + penalty |w|_1 = S_{penalty/L}(point - grad/L)."""
+    return soft_threshold(point - gradient / smoothness, penalty / smoothness)
+
+
+def descend(
+    loss: str,
+    Z: Array,
+    y: Array,
+    omega: Array,
+    penalty: Array,
+    l2: float,
+    t0: str | float,
+    step_cap: str,
+    l1_step: str,
+) -> Path:
+    """SGD in w itself with steps eta_t = 1/(l2 (t + t0))."""
+    T, columns = Z.shape
+    kappa = losses.curvature(loss)
+    capped = step_cap == "on" or (step_cap == "auto" and t0 == "auto")
+    if t0 == "auto":  # t0 = kappa R^2 / l2
+        t0 = kappa * np.mean(np.sum(Z[:100] ** 2, axis=1)) / l2 if T else 0.0
+    w = np.zeros((T + 2, columns))
+    g = np.zeros((T + 1, columns))
+    progressive = 0.0
+    for t in range(1, T + 1):
+        x, label, weight = Z[t - 1], y[t - 1], omega[t - 1]
+        step = 1 / (l2 * (t + t0))
+        margin = x @ w[t]
+        progressive += weight * losses.value(loss, margin, label)
+        g[t] = weight * losses.derivative(loss, margin, label) * x
+        m = 1.0
+        bound = kappa * weight * (x @ x)
+        if capped and bound > 0:  # m_t = min(1, l2 (t + t0) / (kappa omega |x|^2))
+            m = min(1.0, l2 * (t + t0) / bound)
+        if l1_step == "clip":
+            # w' = S_{eta l1}((1 - eta l2) w - eta m g)
+            w[t + 1] = soft_threshold((1 - step * l2) * w[t] - step * m * g[t], step * penalty)
+        elif l1_step == "subgradient":
+            # w' = w - eta (m g + l2 w + l1 sign(w)), sign(0) = 0
+            w[t + 1] = w[t] - step * (m * g[t] + l2 * w[t] + penalty * np.sign(w[t]))
+        else:
+            raise ValueError(f"unknown l1_step {l1_step!r}")
+    return Path(w, g, float(t0), float(progressive))
+
+
+def suffix_length(alpha: float, total: int) -> int:
+    """How many of `total` examples make up the last fraction alpha: round half up, at least 1."""
+    return max(1, floor(alpha * total + 0.5))
+
+
+def two_bucket_start(T: int, alpha: float) -> int:
+    """tau_{e-1}, where tau_e is the last start not after the current time T + 1."""
+    taus = [1]
+    while taus[-1] <= T + 1:
+        taus.append(max(taus[-1] + 1, ceil(taus[-1] / (1 - alpha))))
+    e = len(taus) - 2  # taus[-1] is the first start after T + 1
+    return taus[max(e - 1, 0)]
+
+
+def averaging_weights(T: int, t0: float, scheme: str, alpha: float, total: int | None) -> Array:
+    """a_1..a_T, the weights of times 1..T in the average after T examples."""
+    times = np.arange(1, T + 1)
+    if scheme == "linear":
+        return times - 1 + t0  # n_t
+    if scheme != "suffix":
+        raise ValueError(f"unknown weights {scheme!r}")
+    if total is None:
+        start = two_bucket_start(T, alpha)
+    else:
+        start = total - suffix_length(alpha, total) + 1
+    return (times >= start).astype(float)
+
+
+def average(
+    path: Path, T: int, l2: float, scheme: str, alpha: float, total: int | None
+) -> tuple[Array, Array, bool]:
+    """Mean iterate and mean gradient after T examples, and whether there was anything to average.
+
+    mean = sum a_t w_t / W,  gradient = sum a_t g_t / W + l2 mean,  W = sum a_t.
+    """
+    a = averaging_weights(T, path.t0, scheme, alpha, total)
+    W = a.sum()
+    if W == 0:
+        return path.w[T + 1], np.zeros_like(path.w[T + 1]), False
+    mean = a @ path.w[1 : T + 1] / W
+    gradient = a @ path.g[1 : T + 1] / W + l2 * mean
+    return mean, gradient, True
+
+
+def frozen_point(
+    loss: str,
+    Z: Array,
+    y: Array,
+    omega: Array,
+    l2: float,
+    alpha: float,
+    freeze_at: int | None,
+    mean_after: Callable[[int], Array],
+) -> tuple[Array, Array, bool]:
+    """Phase two of optimalsl: the served frozen point, its mean gradient, and whether it has one.
+
+    Freezes after `freeze_at` examples, or after 1, 2, 4, 8, ... when that is None.
+    """
+    T, columns = Z.shape
+    zeros = np.zeros(columns)
+    A: Frozen | None = None
+    B: Frozen | None = Frozen(zeros, zeros.copy()) if freeze_at == 0 else None
+    for t in range(1, T + 1):
+        if B is not None:  # the gradient at the frozen point
+            x = Z[t - 1]
+            B.G += omega[t - 1] * losses.derivative(loss, x @ B.w, y[t - 1]) * x
+            B.n += 1
+        power_of_two = t & (t - 1) == 0
+        if power_of_two if freeze_at is None else t == freeze_at:
+            A, B = B, Frozen(mean_after(t), zeros.copy())
+    if B is None:
+        return mean_after(T), zeros, False
+    chosen = B if A is None or A.n == 0 or B.n >= alpha * T else A
+    if chosen.n == 0:
+        return chosen.w, zeros, False
+    return chosen.w, chosen.G / chosen.n + l2 * chosen.w, True
+
+
+def adaptive(
+    loss: str,
+    Z: Array,
+    y: Array,
+    omega: Array,
+    s: float,
+    bias: bool,
+    z: float,
+    eta: float | None,
+    beta: float | None,
+) -> Twin:
+    """Averaged dual averaging in a diagonal metric, converted in that metric; here t counts from 0.
+
+    A coordinate is kept when |S| exceeds z (sqrt(Q) + M), or beta t when beta is given.
+    """
+    T, columns = Z.shape
+    delta = 1.0
+    zero = np.zeros(columns)
+    if T == 0:
+        return pack(zero, zero, zero, zero, 0, 0.0)
+    if eta is None:
+        eta = 3.0 if loss == "squared" else 8.0
+    mu, sd = standardisation(y, bias) if loss == "squared" else (0.0, 1.0)
+    y = (y - mu) / sd
+
+    penalised = np.append(np.ones(columns - 1), 0.0)
+    S, Q, M, A, G, h = (np.zeros(columns) for _ in range(6))
+    seen = np.zeros(columns, dtype=bool)
+    W = N = c = progressive = 0.0
+
+    def threshold(t: int) -> Array:
+        return penalised * (z * (np.sqrt(Q) + M) if beta is None else beta * t)
+
+    def metric() -> Array:
+        return c * M * (delta * M + np.sqrt(Q))
+
+    def iterate(t: int) -> Array:
+        """w = -sgn(S) (|S| - threshold)_+ / h, with h as its last touch left it."""
+        w = np.zeros(columns)
+        w[seen] = (-soft_threshold(S, threshold(t)))[seen] / h[seen]
+        return w
+
+    for t in range(T):
+        x = Z[t]
+        touched = x != 0
+        seen |= touched
+        M = np.maximum(M, np.abs(x))
+        N += np.sum((x[touched] / M[touched]) ** 2)
+        c = np.sqrt(N / (t + 1)) / eta
+        h[touched] = metric()[touched]
+        w = iterate(t)  # every coordinate, touched or not
+        A += t * w
+        margin = x @ w
+        progressive += omega[t] * losses.value(loss, margin, y[t])
+        g = omega[t] * losses.derivative(loss, margin, y[t]) * x
+        S += g
+        Q += g**2
+        G += t * g
+        h[touched] = metric()[touched]
+        W += t
+
+    last = unscale(iterate(T), mu, sd)
+    progressive *= sd**2
+    if W == 0:
+        return pack(zero, last, zero, zero, T, progressive)
+    mean, gradient = A / W, G / W
+    L = s * metric()[seen] / T
+    b = (threshold(T) / T)[seen]  # z (sqrt(Q) + M) / t, or beta
+    served = np.zeros(columns)
+    served[seen] = conversion(mean[seen], gradient[seen], L, b)
+    # dl/dm = m - y is sd times its standardised value, so gradients scale by sd and do not shift
+    return pack(unscale(served, mu, sd), last, unscale(mean, mu, sd), gradient * sd, T, progressive)
+
+
+def standardisation(y: Array, bias: bool) -> tuple[float, float]:
+    """Mean and population sd of the first 1000 labels; sd 1 when they are all equal."""
+    first = y[:1000]
+    sd = float(np.std(first)) if np.ptp(first) > 0 else 1.0
+    return (float(np.mean(first)) if bias else 0.0), sd
+
+
+def unscale(w: Array, mu: float, sd: float) -> Array:
+    """The model of y from the model of (y - mu) / sd."""
+    w = w * sd
+    w[-1] += mu
+    return w
+
+
+def pack(
+    served: Array, last: Array, mean: Array, gradient: Array, t: int, progressive_loss: float
+) -> Twin:
+    """Split the bias column off again."""
+    return Twin(
+        weights=served[:-1].copy(),
+        bias=float(served[-1]),
+        last=last[:-1].copy(),
+        mean=mean[:-1].copy(),
+        gradient=gradient[:-1].copy(),
+        t=t,
+        bias_last=float(last[-1]),
+        bias_mean=float(mean[-1]),
+        bias_gradient=float(gradient[-1]),
+        progressive_loss=float(progressive_loss),
+    )

@@ -1,0 +1,1 @@
+"""Tests of one part at a time; nothing here opens a socket or reads a data set."""
