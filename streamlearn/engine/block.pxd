@@ -1,13 +1,17 @@
 # Block: a reused batch of parsed examples in CSR form. Plain memory, no numpy; knows no learner.
 from libc.stdint cimport int64_t
 
-# Values smaller than this in size count as zero: their squares, and the squares of gradients made
-# of them, must not underflow (1e-50^2 * 1e-50^2 = 1e-200 is still a normal number).
+# Products of a value, a slope and an importance weight are squared and summed; kept between these
+# sizes they neither underflow to zero nor overflow (1e50^3 squared is 1e300).
 cdef extern from *:
     """
     #define STREAMLEARN_TINY 1e-50
+    #define STREAMLEARN_EXTREME 1e50
+    #define STREAMLEARN_EXTREME_NORM 1e100
     """
-    const double TINY "STREAMLEARN_TINY"
+    const double TINY "STREAMLEARN_TINY"                  # smaller values count as zero
+    const double EXTREME "STREAMLEARN_EXTREME"            # of values, labels, importance weights
+    const double EXTREME_NORM "STREAMLEARN_EXTREME_NORM"  # of |x|^2
 
 cdef int64_t first_repeat(const int64_t* ids, int64_t count) noexcept nogil
 cdef int64_t drop_tiny(int64_t* ids, double* values, int64_t first, int64_t stop) noexcept nogil

@@ -10,6 +10,8 @@ from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.algorithms.schedule cimport (
     close_step, open_step, scaled_margin, take_slope,
 )
+from streamlearn.engine.block cimport EXTREME, EXTREME_NORM
+
 from streamlearn.errors import UsageError
 
 cdef extern from *:
@@ -25,11 +27,8 @@ ctypedef fused Algorithm:
     Frozen
     Adaptive
 
-# Beyond this size a margin has left the world: squares of it and of gradients made of it overflow
-# soon. Rows with values beyond EXTREME are refused for the same reason.
+# A margin of this size has left the world: no label is as large, and squares soon overflow.
 cdef double DIVERGED = 1e60
-cdef double EXTREME = 1e100       # of |x|^2: values up to 1e50
-cdef double HEAVY = 1e50          # of labels and importance weights
 
 
 # ---- the hooks: what each algorithm does at each point of the loop -------------------------------
@@ -133,7 +132,7 @@ cdef int64_t learn_rows(
                 streamlearn_prefetch(slots + numbers[k] * size)
         importance = rows.weights[row]
         y = (rows.labels[row] - task.label_shift) * task.label_scale
-        if not (rows.norms[row] < EXTREME and fabs(y) < HEAVY and importance < HEAVY):
+        if not (rows.norms[row] < EXTREME_NORM and fabs(y) < EXTREME and importance < EXTREME):
             return row
 
         begin(a, rows.norms[row] + (bias != NULL))

@@ -17,6 +17,7 @@ cdef enum Fault:
     FAULT_VALUE_RANGE = 10     # the value is nan, inf or overflows
     FAULT_REPEATED = 11        # the id stands twice in the row
     FAULT_QID = 12             # qid: without a whole number
+    FAULT_EXTREME = 13         # a number whose square would overflow when learned
 
 # How a label becomes y.
 cdef struct LabelRule:

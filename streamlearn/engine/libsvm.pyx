@@ -6,7 +6,7 @@ from libc.math cimport fabs
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr
 
-from streamlearn.engine.block cimport Block, TINY, drop_tiny, first_repeat
+from streamlearn.engine.block cimport Block, EXTREME, EXTREME_NORM, TINY, drop_tiny, first_repeat
 from streamlearn.engine.number cimport (
     NUMBER_BAD, NUMBER_OK, NUMBER_RANGE, TEN, read_number,
 )
@@ -28,6 +28,7 @@ COMPLAINTS = {
     FAULT_VALUE: "bad value {token} for feature {feature} (expected a number)",
     FAULT_VALUE_RANGE: "value {token} for feature {feature} is not a finite number",
     FAULT_REPEATED: "feature id in {token} stands twice in the row (expected each id once)",
+    FAULT_EXTREME: "{token} is beyond 1e50 in size, too large to learn from; scale the data",
     FAULT_QID: "bad query id {token} (expected qid:n with a whole number)",
 }
 
@@ -293,6 +294,16 @@ cdef class Parser:
                     code = FAULT_REPEATED
                     mark = item_start(line_start, repeat)
                     break
+            if not (norm < EXTREME_NORM and fabs(y) < EXTREME and weight < EXTREME):
+                code = FAULT_EXTREME
+                mark = line_start
+                while blank(mark[0]):
+                    mark += 1
+                for repeat in range(first, n):
+                    if fabs(values[repeat]) >= 0.1 * EXTREME:
+                        mark = item_start(line_start, repeat - first)
+                        break
+                break
             if tiny:                                    # an explicit zero is no feature
                 self.zeros += tiny
                 n = drop_tiny(ids, values, first, n)

@@ -300,8 +300,9 @@ def adaptive(
 
     last = unscale(iterate(T), mu, sd)
     progressive *= sd**2
-    if W == 0:
-        return pack(zero, last, zero, zero, T, progressive)
+    if W == 0:  # one example has no weight in the average: its label is all that is known
+        start = unscale(zero, mu, sd)
+        return pack(start, last, start, zero, T, progressive)
     mean, gradient = A / W, G / W
     L = s * metric()[seen] / T
     b = (threshold(T) / T)[seen]  # z (sqrt(Q) + M) / t, or beta

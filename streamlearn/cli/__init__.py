@@ -1,0 +1,117 @@
+"""The command line: finds the command, turns errors into one line and an exit code.
+
+Each command is a thin module with `arguments(parser)` and `run(args)`; only the one that was asked
+for is imported, because start-up time matters in a pipe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
+
+from streamlearn._version import __version__
+from streamlearn.errors import StreamlearnError, UsageError
+
+COMMANDS = {
+    "fit": "learn a model from libsvm text (files or a pipe)",
+    "predict": "one prediction a line for libsvm text",
+    "score": "loss, error and AUC of a model on labelled text",
+    "snapshot": "a model from a saved state, as sparse as you like",
+    "inspect": "what a model file holds",
+    "top": "the largest weights of a model",
+    "export": "a model for LIBLINEAR, VW, numpy, JSON or text",
+    "check": "validate data files: rows, ids, labels, oddities",
+}
+
+EXAMPLES = """examples:
+  cat data.svm | streamlearn fit                 learn; writes model.sl
+  streamlearn fit train.svm.gz -o spam.sl        from a compressed file
+  streamlearn predict -m spam.sl new.svm         probabilities, one a line
+  streamlearn score -m spam.sl test.svm          how good it is
+  streamlearn top spam.sl                        what it looks at
+
+'streamlearn COMMAND --help' explains a command."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises a UsageError (exit code 64) and knows near misses."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [o for action in self._actions for o in action.option_strings]
+        for word in message.split():
+            if word.startswith("--") and word not in known:
+                close = get_close_matches(word.split("=")[0], known, n=1)
+                if close:
+                    message += f"; did you mean {close[0]}?"
+        raise UsageError(f"{message} (see '{self.prog} --help')")
+
+
+def command_parser(name: str) -> tuple[Parser, object]:
+    """The argument parser of one command and its module."""
+    module = importlib.import_module(f"streamlearn.cli.{name}")
+    parser = Parser(
+        prog=f"streamlearn {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.arguments(parser)
+    return parser, module
+
+
+def overview() -> str:
+    """The text of `streamlearn --help`."""
+    lines = [
+        f"streamlearn {__version__}: learn exactly sparse linear models from a stream",
+        "",
+        "usage: streamlearn COMMAND [options]",
+        "",
+        "commands:",
+        *(f"  {name:<10}{text}" for name, text in COMMANDS.items()),
+        "",
+        EXAMPLES,
+    ]
+    return "\n".join(lines)
+
+
+def dispatch(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0 if words else UsageError.exit_code
+    if words[0] in ("-V", "--version"):
+        print(f"streamlearn {__version__}")
+        return 0
+    name = words[0]
+    if name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "see 'streamlearn --help'"
+        raise UsageError(f"no command {name!r}; {hint}")
+    parser, module = command_parser(name)
+    return module.run(parser.parse_args(words[1:]))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code (sysexits)."""
+    try:
+        code = dispatch(sys.argv[1:] if words is None else words)
+        sys.stdout.flush()
+        return code
+    except StreamlearnError as error:
+        print(f"streamlearn: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): no error. Keep the interpreter from
+        # complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("streamlearn: interrupted", file=sys.stderr)
+        return 130
+    except MemoryError as error:
+        print(f"streamlearn: out of memory: {error}", file=sys.stderr)
+        return 71

@@ -1,0 +1,213 @@
+"""Learn an exactly sparse model from libsvm text, one example at a time.
+
+Reads files (plain, .gz, .bz2, .xz, .zst) or a pipe and writes a model file. With no flag at all the
+algorithm is adaptivesl, which has no knob to turn. Settings come from --config FILE (TOML), then
+from STREAMLEARN_* variables, then from flags; later ones win. Ctrl-C writes the model so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from streamlearn._version import __version__
+from streamlearn.catalogue import ALGORITHMS, PARAMETERS, resolve
+from streamlearn.cli import settings as table
+from streamlearn.cli.progress import Progress
+from streamlearn.container import write_file
+from streamlearn.errors import CannotCreate, NoInput, UsageError
+from streamlearn.meter import sorted_by_class
+from streamlearn.model import Model
+from streamlearn.sources import Source, open_source
+from streamlearn.training import BadLines, Training
+
+INTERRUPTED = 130
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", metavar="FILE", help="data; none or - is stdin")
+    parser.add_argument(
+        "-o", "--output", default="model.sl", metavar="MODEL", help="default: model.sl; - is stdout"
+    )
+    parser.add_argument("--config", metavar="TOML", help="settings; see conf/streamlearn.toml")
+    parser.add_argument("--resume", metavar="STATE", help="go on from a saved state, bit for bit")
+    parser.add_argument("--save-state", metavar="STATE", help="save the state to go on from")
+    parser.add_argument(
+        "--max-nonzeros", metavar="K", help="keep only the K strongest weights in the model"
+    )
+    run = parser.add_argument_group("what is learned")
+    table.add_flags(run, table.RUN)
+    names = ", ".join(ALGORITHMS)
+    learning = parser.add_argument_group("parameters", f"each of --algo {names} takes its own")
+    table.add_flags(learning, table.LEARNING)
+    reading = parser.add_argument_group("reading")
+    table.add_flags(reading, (*table.READING, *table.PROGRESS))
+
+
+def run(args: argparse.Namespace) -> int:
+    given = table.collect(args, table.FIT)
+    files = args.files or ["-"]
+    passes = given.get("passes", 1)
+    keep = None
+    if args.max_nonzeros is not None:
+        try:
+            keep = table.read_count(args.max_nonzeros)
+        except ValueError as error:
+            raise UsageError(f"--max-nonzeros {args.max_nonzeros}: {error}") from None
+    check_files(files, passes)
+    check_output(args.output)
+    if args.save_state:
+        check_output(args.save_state)
+    training = resumed(args.resume, given) if args.resume else fresh(given)
+    kind = given.get("progress", "table")
+    if kind != "none":
+        say(in_force(training))
+
+    with ExitStack() as stack:
+        bad = bad_lines(given, stack)
+        progress = Progress(kind, training)
+        code = 0
+        try:
+            for source in training.run(opened(files, passes), bad):
+                progress.tick(source)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+            say(f"interrupted: writing the model of the first {training.learner.t:,d} examples")
+    if training.learner.t == 0:
+        say("warning: no examples: the model is empty")
+    if sorted_by_class(training.learner.progress):
+        say(
+            "warning: the labels come in long runs, as if sorted by class; a stream must be "
+            "shuffled: try shuf data.svm | streamlearn fit"
+        )
+    model = training.model(max_nonzeros=keep)
+    progress.finish(model.nonzeros, model.density)
+    if args.save_state:
+        write_file(args.save_state, training.to_bytes())
+    model.save(args.output)
+    if kind != "none":
+        say(summary(model, args.output))
+    return code
+
+
+def say(text: str) -> None:
+    print(f"streamlearn: {text}", file=sys.stderr, flush=True)
+
+
+def check_files(files: list[str], passes: int) -> None:
+    """Fail before learning, not after an hour of it."""
+    for path in files:
+        if path == "-":
+            if passes > 1:
+                raise UsageError(f"--passes {passes}: a pipe can be read only once; name files")
+            if sys.stdin.isatty():
+                raise UsageError("no input: name files, or pipe data in: cat data.svm | ...")
+        elif not Path(path).exists():
+            raise NoInput(f"{path}: no such file")
+
+
+def check_output(path: str) -> None:
+    if path == "-":
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise CannotCreate(f"{path}: is a folder; name a file")
+    if not target.absolute().parent.is_dir():
+        raise CannotCreate(f"{path}: there is no folder {target.parent}")
+    writable = target if target.exists() and not target.is_file() else target.absolute().parent
+    if not os.access(writable, os.W_OK):
+        raise CannotCreate(f"{path}: no permission to write there")
+
+
+def opened(files: list[str], passes: int) -> Iterator[Source]:
+    for _ in range(passes):
+        for path in files:
+            yield open_source(path)
+
+
+def bad_lines(given: dict[str, Any], stack: ExitStack) -> BadLines:
+    policy, aside = given.get("on_error", "stop"), None
+    if policy.startswith("quarantine="):
+        policy, _, path = policy.partition("=")
+        aside = stack.enter_context(quarantine(path))
+    return BadLines(policy, given.get("max_errors"), aside, lambda m: say(f"warning: {m}"))
+
+
+def quarantine(path: str) -> BinaryIO:
+    try:
+        return open(path, "ab")
+    except OSError as error:
+        raise CannotCreate(f"{path}: cannot be created: {error.strerror}") from error
+
+
+def fresh(given: dict[str, Any]) -> Training:
+    parameters = {name: value for name, value in given.items() if name in PARAMETERS}
+    algo = given.get("algo", table.DEFAULT_ALGORITHM)
+    loss = given.get("loss", table.DEFAULT_LOSS)
+    settings = resolve(algo, loss, parameters)
+    labels = given.get("labels")
+    if labels and loss == "squared":
+        raise UsageError("--labels names two classes; --loss squared takes any number as a label")
+    return Training(settings, labels, given.get("normalize", "none"))
+
+
+def resumed(path: str, given: dict[str, Any]) -> Training:
+    """The saved run; a flag that says otherwise than the state is refused, not ignored."""
+    training = Training.load(path)
+    held = {
+        **training.settings,
+        "labels": training.labels,
+        "normalize": training.normalize,
+    }
+    for name, value in given.items():
+        if (name in PARAMETERS or name in ("algo", "loss", "labels", "normalize")) and (
+            name not in held or held[name] != value
+        ):
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{flag} {value}: the state {path} was learned with "
+                f"{name} = {held.get(name, 'nothing of the kind')}; leave the flag out, or start "
+                "afresh without --resume"
+            )
+    return training
+
+
+def in_force(training: Training) -> str:
+    """Every setting in force, in one line."""
+    words = [f"streamlearn {__version__} fit"]
+    for name, value in training.settings.items():
+        words.append(f"{name}={'auto' if value is None else shown(value)}")
+    words.append(f"normalize={training.normalize}")
+    if training.labels:
+        words.append(f"labels={training.labels[0]:g},{training.labels[1]:g}")
+    if training.learner.t:
+        words.append(f"resumed_at={training.learner.t}")
+    return " ".join(words)
+
+
+def shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+def summary(model: Model, output: str) -> str:
+    certificate = model.certificate
+    parts = [
+        f"{'model' if output == '-' else output}: {model.nonzeros:,d} of {model.seen:,d} features "
+        f"(density {model.density:.4f}) from {model.t:,d} examples"
+    ]
+    if certificate["violation"] is not None:
+        parts.append(f"largest violation of optimality {certificate['violation']:.3g}")
+    if certificate["objective"] is not None:
+        parts.append(f"objective {certificate['objective']:.6g}")
+    if model.counters["bad_lines"]:
+        parts.append(f"{model.counters['bad_lines']:,d} bad lines left out")
+    if model.counters["ignored_features"]:
+        parts.append(
+            f"{model.counters['ignored_features']:,d} values ignored by --max-features"
+        )
+    return "; ".join(parts)

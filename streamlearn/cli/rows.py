@@ -1,0 +1,48 @@
+"""Reading labelled or unlabelled rows for a model: shared by predict and score."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from streamlearn.cli import settings as table
+from streamlearn.engine.block import Block
+from streamlearn.engine.libsvm import Parser
+from streamlearn.errors import UsageError
+from streamlearn.model import Model
+from streamlearn.sources import open_source
+from streamlearn.training import BadLines, parse
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, the files, and what to do with bad lines."""
+    parser.add_argument("-m", "--model", default="model.sl", metavar="MODEL", help="default: model.sl")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="data; none or - is stdin")
+    table.add_flags(parser, table.READING)
+
+
+def margins(
+    args: argparse.Namespace, model: Model, parser: Parser
+) -> Iterator[tuple[memoryview, Block]]:
+    """The margins of each block of the input, in order."""
+    given = table.collect(args, {s.name: s for s in table.READING})
+    policy = given.get("on_error", "stop")
+    if policy.startswith("quarantine="):
+        raise UsageError("--on-error quarantine=FILE belongs to fit; use stop or skip here")
+    bad = BadLines(policy, given.get("max_errors"), None, warn)
+    files = args.files or ["-"]
+    if files == ["-"] and sys.stdin.isatty():
+        raise UsageError("no input: name files, or pipe data in")
+    block = Block()
+    for path in files:
+        source = open_source(path)
+        try:
+            for filled in parse(source, parser, bad, block):
+                yield model.block_margins(filled), filled
+        finally:
+            source.close()
+
+
+def warn(message: str) -> None:
+    print(f"streamlearn: warning: {message}", file=sys.stderr)

@@ -1,0 +1,45 @@
+"""Make a model from a saved state (fit --save-state), again and again, as sparse as you like.
+
+--evidence Z (adaptivesl) keeps what this much evidence supports; --max-nonzeros K keeps the K
+strongest weights; --smoothness L converts with another L. The state is only read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from streamlearn.cli import settings as table
+from streamlearn.cli.fit import check_output, summary
+from streamlearn.errors import UsageError
+from streamlearn.training import Training
+
+OPTIONS = ("evidence", "smoothness")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("state", metavar="STATE", help="a file written by fit --save-state")
+    parser.add_argument(
+        "-o", "--output", default="model.sl", metavar="MODEL", help="default: model.sl; - is stdout"
+    )
+    parser.add_argument("--max-nonzeros", metavar="K", help="keep only the K strongest weights")
+    table.add_flags(parser, tuple(table.FIT[name] for name in OPTIONS))
+
+
+def run(args: argparse.Namespace) -> int:
+    given = {}
+    for name, read in (
+        *((name, table.FIT[name].read) for name in OPTIONS),
+        ("max_nonzeros", table.read_count),
+    ):
+        text = getattr(args, name, None)
+        if text is not None:
+            try:
+                given[name] = read(text)
+            except ValueError as error:
+                raise UsageError(f"--{name.replace('_', '-')} {text}: {error}") from None
+    check_output(args.output)
+    model = Training.load(args.state).model(**given)
+    model.save(args.output)
+    print(f"streamlearn: {summary(model, args.output)}", file=sys.stderr)
+    return 0

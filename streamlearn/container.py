@@ -1,0 +1,106 @@
+"""The one file format: a msgpack map that ends in its own checksum. Knows no model, no learner.
+
+    {"format": ..., "version": 1, <any keys>, "checksum": crc32 of every byte before this number}
+
+No code is ever run by loading: maps, lists, strings, numbers and bytes are all there can be.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgpack
+
+from streamlearn.errors import CannotCreate, IoFailure, ModelError, NoInput
+
+VERSION = 1
+
+
+def pack(kind: str, body: Mapping[str, Any]) -> bytes:
+    """The bytes of a container."""
+    packer = msgpack.Packer(autoreset=False)
+    packer.pack_map_header(len(body) + 3)
+    for key, value in (("format", kind), ("version", VERSION), *body.items()):
+        packer.pack(key)
+        packer.pack(value)
+    packer.pack("checksum")
+    packed = packer.bytes()
+    return packed + b"\xce" + struct.pack(">I", zlib.crc32(packed))
+
+
+def unpack(data: bytes, kind: str, name: str) -> dict[str, Any]:
+    """The map inside, or a ModelError that says what is wrong with the file."""
+    if len(data) < 6 or data[-5] != 0xCE:
+        raise ModelError(f"{name}: not a {kind} file, or cut short")
+    if struct.unpack(">I", data[-4:])[0] != zlib.crc32(data[:-5]):
+        raise ModelError(f"{name}: damaged: the checksum does not fit its {len(data)} bytes")
+    try:
+        body = msgpack.unpackb(data)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise ModelError(f"{name}: not a {kind} file: {error}") from error
+    if not isinstance(body, dict) or body.get("format") != kind:
+        found = body.get("format") if isinstance(body, dict) else type(body).__name__
+        raise ModelError(f"{name}: is {found!r}, expected {kind!r}")
+    if body.get("version") != VERSION:
+        raise ModelError(
+            f"{name}: written by a newer streamlearn (format version {body.get('version')}, "
+            f"this one reads {VERSION}); upgrade to read it"
+        )
+    return body
+
+
+def read_file(path: str, kind: str) -> dict[str, Any]:
+    """Read and check a container; '-' is standard input."""
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise NoInput(f"{path}: no such file") from error
+    except OSError as error:
+        raise NoInput(f"{path}: cannot be read: {error.strerror}") from error
+    return unpack(data, kind, path)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write all or nothing; '-' is standard output."""
+    if path == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    with_atomic_file(path, lambda stream: stream.write(data))
+
+
+def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
+    """Write a temporary file beside it, sync, rename, sync the folder: never half a file."""
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a device or a named pipe takes bytes as they are
+        with target.open("wb") as stream:
+            write(stream)
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        stream = temporary.open("wb")
+    except OSError as error:
+        raise CannotCreate(f"{path}: cannot be created: {error.strerror}") from error
+    try:
+        with stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise IoFailure(f"{path}: writing failed: {error.strerror}; nothing was replaced") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
