@@ -100,7 +100,8 @@ def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise IoFailure(f"{path}: writing failed: {error.strerror}; nothing was replaced") from error
+        what = f"writing failed: {error.strerror}; nothing was replaced"
+        raise IoFailure(f"{path}: {what}") from error
     finally:
         with suppress(OSError):
             temporary.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from streamlearn import container
@@ -177,7 +178,7 @@ class Model:
             ids, weights = memoryview(model.ids).cast("q"), memoryview(model.weights).cast("d")
             sound = (
                 len(ids) == len(weights)
-                and all(a < b for a, b in zip(ids, ids[1:], strict=False))
+                and all(a < b for a, b in pairwise(ids))
                 and (not ids or ids[0] >= 0)
                 and all(map(math.isfinite, weights))
                 and math.isfinite(model.bias)

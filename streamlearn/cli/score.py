@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(figures))
     else:
         for name, value in figures.items():
-            text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.6f}"
-            print(f"{name:<10} {text:>14}")
+            form = ",d" if isinstance(value, int) else ".6f"
+            print(f"{name:<10} {'-' if value is None else format(value, form):>14}")
     return 0
 
 
@@ -39,7 +39,8 @@ def score(args: argparse.Namespace, model: Model) -> dict[str, Any]:
     parts = []
     for margins, block in rows.margins(args, model, parser):
         arrays = block.arrays()
-        parts.append([np.array(margins), *(np.frombuffer(arrays[k]) for k in ("labels", "weights"))])
+        columns = (np.frombuffer(arrays[name]) for name in ("labels", "weights"))
+        parts.append([np.array(margins), *columns])
     if not parts:
         raise DataError("no examples to score")
     margin, y, weight = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -52,5 +52,6 @@ def read_names(path: str) -> dict[int, str]:
         try:
             names[int(key)] = name
         except ValueError:
-            raise DataError(f"{path}:{number + 1}:1: bad id {key!r} (expected id<TAB>name)") from None
+            where = f"{path}:{number + 1}:1"
+            raise DataError(f"{where}: bad id {key!r} (expected id<TAB>name)") from None
     return names

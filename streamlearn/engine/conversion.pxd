@@ -33,6 +33,7 @@ cdef class Conversion:
     cdef void margins(self, Block block, int64_t row, int count, const double* smoothness,
                       double* out) noexcept nogil
     cdef double largest_curvature(self, Recent recent, double curvature) except -1.0
-    cdef int choose_smoothness(self, Recent recent, Loss loss, double curvature, double l2) except -1
+    cdef int choose_smoothness(
+        self, Recent recent, Loss loss, double curvature, double l2) except -1
     cdef int keep_strongest(self, int64_t count) except -1
     cdef dict solve(self, Recent recent, Loss loss, double shift, double scale, double l2)

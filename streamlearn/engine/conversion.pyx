@@ -1,7 +1,7 @@
 # The conversion of every coordinate that was ever touched, the choice of L, and the certificate.
 # A pure read: slots are looked at through `reading`, which settles a copy.
-from libc.math cimport fabs, sqrt
-from libc.stdint cimport int64_t, uint64_t
+from libc.math cimport copysign, fabs, sqrt
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 
 from streamlearn.engine.algorithms.reading cimport Reading
@@ -226,7 +226,7 @@ cdef class Conversion:
                     if w == 0.0:
                         off = fabs(reading.gradient) - reading.penalty
                     else:
-                        off = fabs(reading.gradient + (reading.penalty if w > 0 else -reading.penalty))
+                        off = fabs(reading.gradient + copysign(reading.penalty, w))
                     if off > violation:
                         violation = off
                     if i < 0:

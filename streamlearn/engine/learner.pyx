@@ -9,7 +9,7 @@ from libc.string cimport memset
 from streamlearn.engine.block cimport Block
 from streamlearn.engine.conversion cimport Conversion
 from streamlearn.engine.learn cimport Rows, kernel_named
-from streamlearn.engine.algorithms cimport adaptive, frozen, suffix
+from streamlearn.engine.algorithms cimport frozen, suffix
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.loss cimport curvature, loss_named
 from streamlearn.engine.recent cimport Recent
@@ -172,7 +172,7 @@ cdef class Learner:
             self.task.label_shift = mean if self.bias != NULL else 0.0
             self.task.label_scale = 1.0 / spread
         else:
-            # t0 = kappa R^2 / l2: the first step is 1/(kappa R^2), the largest that cannot overshoot
+            # t0 = kappa R^2 / l2: the first step is 1/(kappa R^2), which cannot overshoot
             for i in range(waiting.rows):
                 norm += waiting.norms[i] + (self.bias != NULL)
             self.set_offset(curvature(self.spec["loss"]) * norm / waiting.rows / self.spec["l2"])

@@ -101,7 +101,7 @@ cdef class Parser:
         if isinstance(labels, (tuple, list)):
             negative, positive = labels
             if negative == positive:
-                raise UsageError(f"labels {negative:g},{positive:g}: the two classes need two labels")
+                raise UsageError(f"labels {negative:g},{positive:g}: two classes need two labels")
             self.rule.named = True
             self.rule.negative, self.rule.positive = negative, positive
         elif labels not in ("any", "binary"):
@@ -128,7 +128,9 @@ cdef class Parser:
         """The next bytes are the first of another file."""
         self.line = 0
 
-    def parse(self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block):
+    def parse(
+        self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
+    ):
         """Parse whole lines of buffer[start:stop] into the block, cleared first.
 
         buffer[stop - 1] must be a newline. Returns where parsing ended: stop, or behind a faulty

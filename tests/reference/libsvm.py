@@ -112,42 +112,46 @@ def parse_line(line: bytes, refuse: Callable[[float], str] = any_label) -> Row |
 
     refuse(label) names the fault of a label that is a number, or returns "".
     """
-    start = BLANKS.match(line).end()
+    start = behind(BLANKS, line, 0)
     if ends(line, start):
         return None
 
-    word = LABEL.match(line, start)
-    label, weight, here = number(word.group()), 1.0, word.end()
+    here = behind(LABEL, line, start)
+    label, weight = number(line[start:here]), 1.0
     if label is None:
         return Fault("label", start + 1)
     if math.isinf(label):
         return Fault("label range", start + 1)
     if line.startswith(b":", here):
-        word = WORD.match(line, here + 1)
-        weight = number(word.group())
-        if weight is None or math.isinf(weight) or weight < 0:
-            return Fault("weight", word.start() + 1)
-        here = word.end()
+        begin, here = here + 1, behind(WORD, line, here + 1)
+        given = number(line[begin:here])
+        if given is None or math.isinf(given) or given < 0:
+            return Fault("weight", begin + 1)
+        weight = given
     if refuse(label):
         return Fault(refuse(label), start + 1)
 
     items: list[Item] = []
     columns: list[int] = []
-    while not ends(line, here := BLANKS.match(line, here).end()):
-        if line.startswith(b"qid:", here):
-            word = WORD.match(line, here)
-            if not QID.fullmatch(word.group()):
-                return Fault("qid", here + 1)
-        else:
-            columns.append(here + 1)
-            fault, feature, word = parse_id(line, here)
-            if fault:
-                return fault
-            value = number(word.group())
-            if value is None or math.isinf(value):
-                return Fault("value" if value is None else "value range", word.start() + 1)
-            items.append((feature, value))
-        here = word.end()
+    while not ends(line, begin := behind(BLANKS, line, here)):
+        here = behind(WORD, line, begin)
+        if line.startswith(b"qid:", begin):
+            if not QID.fullmatch(line, begin, here):
+                return Fault("qid", begin + 1)
+            continue
+        colon = behind(DIGITS, line, begin)
+        fault = id_fault(line, begin, colon)
+        if fault:
+            return Fault(fault, begin + 1)
+        first = behind(BLANKS, line, colon + 1)
+        here = behind(WORD, line, first)
+        value = number(line[first:here])
+        if value is None:
+            return Fault("value", first + 1)
+        if math.isinf(value):
+            return Fault("value range", first + 1)
+        items.append((int(line[begin:colon]), value))
+        columns.append(begin + 1)
 
     ids = [i for i, _ in items]
     for n, column in enumerate(columns):
@@ -156,21 +160,21 @@ def parse_line(line: bytes, refuse: Callable[[float], str] = any_label) -> Row |
     return Row(label, weight, items)
 
 
-def parse_id(line: bytes, here: int) -> tuple[Fault | None, int, re.Match[bytes]]:
-    """The id at `here`, and the word behind its colon, which should be the value."""
-    digits = DIGITS.match(line, here)
-    behind = digits.end()
-    value = WORD.match(line, BLANKS.match(line, behind + 1).end())
-    fault = None
-    if not digits.group():
-        fault = "id"
-    elif ends(line, behind) or BLANKS.match(line, behind).group():
-        fault = "colon"
-    elif not line.startswith(b":", behind):
-        fault = "id"
-    elif int(digits.group()) > MAX_ID:
-        fault = "id range"
-    return Fault(fault, here + 1) if fault else None, int(digits.group() or b"0"), value
+def id_fault(line: bytes, begin: int, colon: int) -> str:
+    """What is wrong with an id of the digits begin .. colon - 1, or ""."""
+    if begin == colon:
+        return "id"
+    if ends(line, colon) or behind(BLANKS, line, colon) > colon:
+        return "colon"
+    if not line.startswith(b":", colon):
+        return "id"
+    return "id range" if int(line[begin:colon]) > MAX_ID else ""
+
+
+def behind(pattern: re.Pattern[bytes], line: bytes, here: int) -> int:
+    """Where the longest match that starts here ends; each pattern also matches nothing."""
+    found = pattern.match(line, here)
+    return found.end() if found else here
 
 
 def ends(line: bytes, here: int) -> bool:

@@ -19,6 +19,8 @@ from streamlearn.engine.libsvm import Parser
 
 from streamlearn.errors import UsageError
 
+Buffer = bytes | bytearray | memoryview
+
 GOLDEN = Path(__file__).parent.parent / "golden" / "libsvm.txt"
 SEED = 20240612
 MAX_ID = 2**63 - 1
@@ -60,7 +62,7 @@ def rows_of(block: Block) -> list[Row]:
     ]
 
 
-def read(text: bytes, parser: Parser, cuts: Iterable[int] = ()) -> Reading:
+def read(text: Buffer, parser: Parser, cuts: Iterable[int] = ()) -> Reading:
     """Parse a text chunk by chunk, going on behind every faulty line."""
     reading, block = Reading(), Block()
     for at, stop in pairwise([0, *sorted(cuts), len(text)]):
@@ -74,7 +76,7 @@ def read(text: bytes, parser: Parser, cuts: Iterable[int] = ()) -> Reading:
     return reading
 
 
-def read_lines(text: bytes, labels: str | tuple[float, float] = "any") -> Reading:
+def read_lines(text: Buffer, labels: str | tuple[float, float] = "any") -> Reading:
     return read(text, Parser(labels))
 
 
@@ -118,8 +120,9 @@ def golden() -> Iterator[Case]:
             answer.append(below[4:])
         quoted = rest[-1].replace('"', '\\"')
         text = ast.literal_eval(f'b"{quoted}\\n"')
-        pair = tuple(map(float, labels.split(","))) if "," in labels else labels
-        yield Case(kind, pair, rest[0] if kind == "refused" else "", text, answer)
+        negative, comma, positive = labels.partition(",")
+        rule = (float(negative), float(positive)) if comma else labels
+        yield Case(kind, rule, rest[0] if kind == "refused" else "", text, answer)
 
 
 CASES = list(golden())

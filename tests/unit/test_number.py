@@ -258,6 +258,7 @@ def test_zero_keeps_its_sign(text: bytes) -> None:
         b"1.7976931348623159e308",
         str(2**1024 - 2**970).encode(),  # halfway to the double after the largest: to even, so up
         b"1e400",
+        b"1e3080",
         b"1e999999999999999999999999",
         b"0.001e312",
         b"1" + b"0" * 309,
@@ -277,6 +278,7 @@ def test_overflow_is_refused(text: bytes) -> None:
         b"2.4703282292062327e-324",
         b"24703282292062327208e-343",
         b"1e-400",
+        b"9e-3230",
         b"9999999999999999999e-343",
         b"1e-999999999999999999999999",
         b"0." + b"0" * 400 + b"1",

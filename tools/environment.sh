@@ -1,0 +1,34 @@
+# Sourced by the tools: make_environment NAME EXTRAS makes .venv-NAME with streamlearn installed.
+# Needs Python 3.11 or newer with its headers, and gcc; says so when they are missing.
+
+find_python() {
+    for candidate in "${PYTHON:-}" python3.11 python3.12 python3.13 python3.14 python3; do
+        [ -n "$candidate" ] || continue
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return 0
+        fi
+    done
+    echo "needs Python 3.11 or newer (Debian: apt-get install python3 python3-venv python3-dev)" >&2
+    return 1
+}
+
+make_environment() {
+    python=$(find_python) || exit 69
+    command -v gcc >/dev/null 2>&1 || { echo "needs gcc (Debian: apt-get install gcc)" >&2; exit 69; }
+    environment=".venv-$1"
+    if [ ! -x "$environment/bin/pip" ]; then
+        rm -rf "$environment"
+        "$python" -m venv "$environment" || {
+            echo "needs Python's venv module (Debian: apt-get install python3-venv)" >&2
+            exit 69
+        }
+    fi
+    echo "installing streamlearn into $environment ..." >&2
+    # A copy of what is here, so that a build never leaves anything in the source tree.
+    "$environment/bin/pip" install --quiet --disable-pip-version-check ".$2" >"$environment/install.log" 2>&1 || {
+        cat "$environment/install.log" >&2
+        echo "the installation failed; its log is $environment/install.log" >&2
+        exit 70
+    }
+}
