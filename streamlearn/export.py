@@ -163,7 +163,7 @@ def to_vw(model: Model) -> bytes:
         if VW_CONSTANT in slots:
             raise UsageError(
                 f"--to vw: the model has a weight for id {VW_CONSTANT}, where VW keeps the bias "
-                "whatever the number of bits; renumber that feature, or learn with --bias false"
+                "whatever the number of bits; renumber that feature, or learn with --no-bias"
             )
         slots[VW_CONSTANT] = model.bias
     bits = max(VW_LEAST_BITS, last.bit_length())

@@ -40,7 +40,7 @@ def write(folder: Path) -> None:
     for i in chosen:
         names[i] += "*"  # a star marks the truth
     (folder / "names.txt").write_text("\n".join(names) + "\n", encoding="ascii")
-    lines = (f"{i}\t{truth[i]!r}" for i in np.sort(chosen))
+    lines = (f"{i}\t{float(truth[i])!r}" for i in np.sort(chosen))
     (folder / "truth.txt").write_text("\n".join(lines) + "\n", encoding="ascii")
 
 

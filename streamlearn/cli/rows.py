@@ -17,7 +17,9 @@ from streamlearn.training import BadLines, parse
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the files, and what to do with bad lines."""
-    parser.add_argument("-m", "--model", default="model.sl", metavar="MODEL", help="default: model.sl")
+    parser.add_argument(
+        "-m", "--model", default="model.sl", metavar="MODEL", help="default: model.sl"
+    )
     parser.add_argument("files", nargs="*", metavar="FILE", help="data; none or - is stdin")
     table.add_flags(parser, table.READING)
 

@@ -1,4 +1,4 @@
-"""Commands in processes of their own, and small data files made from a seed. Tests nothing itself."""
+"""Commands in processes of their own, and small data made from a seed. Tests nothing itself."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[Any]]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    """start(*args, stdin=PIPE): a command that runs on; it is killed if the test does not end it."""
+    """start(*args, stdin=PIPE): a command that runs on, killed if the test does not end it."""
     begun: list[subprocess.Popen[bytes]] = []
 
     def start(*args: object, env: dict[str, str] | None = None, **options: Any) -> Running:

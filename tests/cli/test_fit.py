@@ -1,4 +1,4 @@
-"""`fit`: every way in gives the same model, runs can be cut and gone on with, and nothing is lost."""
+"""`fit`: every way in gives the same model, a run can be cut and gone on with, nothing is lost."""
 
 import bz2
 import fcntl
@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
+import time
 from contextlib import suppress
 from itertools import pairwise
 from random import Random
@@ -20,6 +20,7 @@ from random import Random
 import pytest
 
 from streamlearn.catalogue import ALGORITHMS
+from streamlearn.container import unpack
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -109,20 +110,15 @@ def test_the_pieces_a_pipe_comes_in_change_nothing(start, lines, learned, tmp_pa
     assert (tmp_path / "model.sl").read_bytes() == (learned / "model.sl").read_bytes()
 
 
-@pytest.mark.parametrize("packing", PACKERS)
-def test_a_compressed_pipe_may_begin_with_a_single_byte(start, lines, learned, tmp_path, packing):
-    packed = PACKERS[packing](b"".join(lines))
+def test_a_compressed_pipe_may_begin_with_a_single_byte(start, lines, learned, tmp_path):
+    packed = gzip.compress(b"".join(lines))
     reading, writing = os.pipe()
     try:
         os.write(writing, packed[:1])
         fit = start("fit", stdin=reading)
-        fit.wait_for(lambda line: "examples" in line)  # the head of the table: reading begins
-        deadline = threading.Event()
-        timer = threading.Timer(30, deadline.set)
-        timer.start()
-        while struct.unpack("i", fcntl.ioctl(reading, termios.FIONREAD, b"\0" * 4))[0]:
-            assert not deadline.is_set(), "the first byte was never read"
-        timer.cancel()
+        deadline = time.monotonic() + 30.0
+        while struct.unpack("i", fcntl.ioctl(reading, termios.FIONREAD, bytes(4)))[0]:
+            assert time.monotonic() < deadline, "the first byte was never read"
         os.write(writing, packed[1:])
     finally:
         os.close(writing)
@@ -161,6 +157,16 @@ def test_rows_without_features_teach_the_bias(run, model_of, tmp_path):
 
 # ---- going on ------------------------------------------------------------------------------------
 
+
+def state_of(path) -> dict:
+    """What a state file holds, but for the line numbers of remembered rows, which start anew."""
+    state = unpack(path.read_bytes(), "streamlearn-state", path.name)
+    del state["checksum"]
+    for rows in (*state["learner"]["recent"], state["learner"]["pending"] or {}):
+        rows.pop("lines", None)
+    return state
+
+
 KINDS = [*((algo, "logistic") for algo in ALGORITHMS), ("adaptivesl", "squared"),
          ("averagesl", "hinge")]
 
@@ -177,7 +183,7 @@ def test_resume_equals_uninterrupted(run, rows, tmp_path, algo, loss):
         words = ("--resume", "state") if number else said
         run("fit", *words, "-o", "parts", "--save-state", "state", stdin=b"".join(texts[begin:end]))
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
-    assert (tmp_path / "state").read_bytes() == (tmp_path / "whole.state").read_bytes()
+    assert state_of(tmp_path / "state") == state_of(tmp_path / "whole.state")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +225,7 @@ def test_resume_with_nothing_new_gives_the_same_model_and_state(run, learned, tm
 def test_a_state_may_be_saved_over_the_one_resumed_from(run, lines, learned, tmp_path):
     run("fit", "--save-state", "state", stdin=b"".join(lines[:77]))
     run("fit", "--resume", "state", "--save-state", "state", stdin=b"".join(lines[77:]))
-    assert (tmp_path / "state").read_bytes() == (learned / "state.sl").read_bytes()
+    assert state_of(tmp_path / "state") == state_of(learned / "state.sl")
 
 
 @pytest.mark.parametrize(
@@ -265,20 +271,21 @@ def test_resume_after_one_class_only_still_learns_how_the_other_is_written(run, 
 # ---- labels and losses ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [("0", "1"), ("-1", "1"), ("-1", "+1"), ("2", "3"), ("3", "2")])
-def test_labels_come_back_as_the_data_writes_them(run, rows, tmp_path, labels):
-    """Three spellings of one problem: the same weights, and each answers in its own spelling."""
-    said = ("--labels", ",".join(labels)) if "2" in labels else ()
-    text = b"".join(rows(300, seed=8, labels=labels))
-    run("fit", *said, "-o", "m", stdin=text)
-    told = run("predict", "-m", "m", "--output", "label", stdin=text).stdout.decode().split()
-    assert set(told) == {label.lstrip("+") for label in labels}
-    truth = [line.split()[0].decode().lstrip("+") for line in text.splitlines()]
-    assert sum(a == b for a, b in zip(told, truth, strict=True)) > 230
-    run("fit", "-o", "plain", stdin=b"".join(rows(300, seed=8)))
-    margins = [run("predict", "-m", m, "--output", "margin", stdin=text).stdout
-               for m in ("m", "plain")]
-    assert margins[0] == margins[1]
+def test_labels_come_back_as_the_data_writes_them(run, rows, model_of, tmp_path):
+    """Spellings of one problem: the same weights, and each answers in its own spelling."""
+    found = []
+    for labels in (("0", "1"), ("-1", "+1"), ("2", "3"), ("3", "2")):
+        said = ("--labels", ",".join(labels)) if "2" in labels else ()
+        text = b"".join(rows(300, seed=8, labels=labels))
+        run("fit", *said, stdin=text)
+        told = run("predict", "--output", "label", stdin=text).stdout.decode().split()
+        assert set(told) == {label.lstrip("+") for label in labels}
+        truth = [line.split()[0].decode().lstrip("+") for line in text.splitlines()]
+        assert sum(a == b for a, b in zip(told, truth, strict=True)) > 230
+        model = model_of(tmp_path / "model.sl")
+        assert model.labels == tuple(map(float, labels))
+        found.append((model.bias, model.weights_by_id()))
+    assert all(one == found[0] for one in found)
 
 
 def test_labels_that_are_no_whole_numbers_come_back_as_written(run):

@@ -6,18 +6,19 @@
 
 A comment may follow a word without a blank; a '#' never belongs to a word. A line is judged from
 left to right: label and weight as words, then the label by the caller's rule, then each item; an
-id that stands twice is looked for last, in a line that is sound otherwise.
+id that stands twice is looked for in a line that is sound otherwise, extreme numbers last.
 """
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 Item = tuple[int, float]
 
 TINY = 1e-50  # a value smaller than this in size counts as an explicit zero
+EXTREME = 1e50  # a label, weight or value of this size or more is too large to learn from
+EXTREME_NORM = 1e100  # and so is a row whose squares sum to this
 MAX_ID = 2**63 - 1
 
 # Faults by the code that the engine gives them.
@@ -35,6 +36,7 @@ FAULTS = (
     "value range",
     "repeated",
     "qid",
+    "extreme",
 )
 
 BLANKS = re.compile(rb"[ \t\r\v\f]*")
@@ -74,9 +76,17 @@ class Fault:
     column: int
 
 
-def any_label(raw: float) -> str:
-    """The rule for regression: every number is a label."""
-    return ""
+@dataclass
+class AnyLabels:
+    """The rule for regression: every number is a label, and y."""
+
+    def __call__(self, raw: float) -> str:
+        """The fault of a label that is a number, or ""."""
+        return ""
+
+    def learned(self, raw: float) -> float:
+        """The y of a legal line."""
+        return raw
 
 
 @dataclass
@@ -86,6 +96,7 @@ class BinaryLabels:
     negatives: set[float] = field(default_factory=set)
 
     def __call__(self, raw: float) -> str:
+        """The fault of a label that is a number, or ""."""
         if raw == 1:
             return ""
         if raw not in (-1, 0):
@@ -100,6 +111,10 @@ class BinaryLabels:
         return -1.0
 
 
+Rule = AnyLabels | BinaryLabels
+ANY = AnyLabels()
+
+
 def number(word: bytes) -> float | None:
     """The number that a word spells; inf also for nan, None when it spells none."""
     if NOT_FINITE.fullmatch(word):
@@ -107,11 +122,8 @@ def number(word: bytes) -> float | None:
     return float(word) if NUMBER.fullmatch(word) else None
 
 
-def parse_line(line: bytes, refuse: Callable[[float], str] = any_label) -> Row | Fault | None:
-    """Read one line without its newline; None when it is blank or only a comment.
-
-    refuse(label) names the fault of a label that is a number, or returns "".
-    """
+def parse_line(line: bytes, refuse: Rule = ANY) -> Row | Fault | None:
+    """Read one line without its newline; None when it is blank or only a comment."""
     start = behind(BLANKS, line, 0)
     if ends(line, start):
         return None
@@ -157,7 +169,20 @@ def parse_line(line: bytes, refuse: Callable[[float], str] = any_label) -> Row |
     for n, column in enumerate(columns):
         if ids[n] in ids[:n]:
             return Fault("repeated", column)
+    if weight >= EXTREME or (refuse is ANY and abs(label) >= EXTREME):
+        return Fault("extreme", start + 1)
+    if sum(value * value for _, value in items) >= EXTREME_NORM:
+        return Fault("extreme", largest_column(items, columns, start + 1))
     return Row(label, weight, items)
+
+
+def largest_column(items: list[Item], columns: list[int], otherwise: int) -> int:
+    """The first extreme value; when only their sum is extreme, the first near to it, or the row."""
+    for size in (EXTREME, EXTREME / 10):
+        for (_, value), column in zip(items, columns, strict=True):
+            if abs(value) >= size:
+                return column
+    return otherwise
 
 
 def id_fault(line: bytes, begin: int, colon: int) -> str:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from reference import libsvm as reference
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
-
 from streamlearn.errors import UsageError
 
 Buffer = bytes | bytearray | memoryview
@@ -158,15 +158,14 @@ def test_legal_text_has_its_exact_values(case: Case) -> None:
 
 def expected(text: bytes, labels: str) -> Reading:
     """What the reference makes of a text that ends in a newline."""
-    rule = reference.BinaryLabels()
+    rule = reference.BinaryLabels() if labels == "binary" else reference.ANY
     reading = Reading()
     for number, line in enumerate(text.split(b"\n")[:-1], start=1):
-        found = reference.parse_line(line, rule if labels == "binary" else reference.any_label)
+        found = reference.parse_line(line, rule)
         if isinstance(found, reference.Fault):
             reading.faults.append((found.name, number, found.column, ""))
         elif found is not None:
-            y = rule.learned(found.label) if labels == "binary" else found.label
-            reading.rows.append(Row(y, found.weight, found.kept, number))
+            reading.rows.append(Row(rule.learned(found.label), found.weight, found.kept, number))
     return reading
 
 
@@ -190,7 +189,18 @@ FRAGMENTS = [
     *(b":", b" ", b"  ", b"\t", b"\r", b"\v", b"\f", b"#", b"+", b"-", b".", b"e", b"x", b"\0"),
     *(b"qid:", b"qid:7", b"1:2", b"2:0", b"2:1e-60", b"3: 4", b"007:1", b"12:-.5e-3", b"0:1"),
     *(b"9223372036854775807:1", b"9223372036854775808:1", b"18446744073709551617:1", b"\xff"),
-    *(b"0.1234567890123456789", b"12345678901234567890", b"infinity", b"nano", b"_", b",", b"q"),
+    *(
+        b"0.1234567890123456789",
+        b"12345678901234567890",
+        b"infinity",
+        b"nano",
+        b"_",
+        b"e50",
+        b"3:2e49",
+        b"4:1e60",
+        b",",
+        b"q",
+    ),
 ]
 
 labellings = st.sampled_from(["any", "binary"])
@@ -211,11 +221,9 @@ def test_lines_of_any_letters_are_judged_as_the_reference_does(line: bytes, labe
 
 
 @given(
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.floats(min_value=0, allow_infinity=False),
-    st.dictionaries(
-        st.integers(0, MAX_ID), st.floats(allow_nan=False, allow_infinity=False), max_size=20
-    ),
+    st.floats(-9e49, 9e49),
+    st.floats(0, 9e49),
+    st.dictionaries(st.integers(0, MAX_ID), st.floats(-2e49, 2e49), max_size=20),
 )
 @settings(max_examples=500, deadline=None, derandomize=True)
 def test_what_repr_writes_is_read_back(y: float, weight: float, row: dict[int, float]) -> None:
@@ -479,7 +487,7 @@ def test_a_pair_names_the_two_classes() -> None:
 def test_any_takes_every_number_as_it_is() -> None:
     parser = Parser("any")
     assert parser.labels is None
-    ys = [0.0, -1.0, 1.0, 2.5, -1e300, -0.0, 5e-324]
+    ys = [0.0, -1.0, 1.0, 2.5, -1e49, -0.0, 5e-324]
     rows = read("".join(f"{y!r}\n" for y in ys).encode(), parser).rows
     assert bits(row.y for row in rows) == bits(ys)
 

@@ -11,6 +11,7 @@ from random import Random
 
 import numpy as np
 import pytest
+
 from streamlearn.engine.number import parse_number
 
 SEED = 20240611
