@@ -18,6 +18,7 @@ cdef enum Fault:
     FAULT_REPEATED = 11        # the id stands twice in the row
     FAULT_QID = 12             # qid: without a whole number
     FAULT_EXTREME = 13         # a number whose square would overflow when learned
+    FAULT_MEMORY = 14          # none left to look for repeated ids
 
 # How a label becomes y.
 cdef struct LabelRule:

@@ -28,7 +28,7 @@ COMPLAINTS = {
     FAULT_VALUE: "bad value {token} for feature {feature} (expected a number)",
     FAULT_VALUE_RANGE: "value {token} for feature {feature} is not a finite number",
     FAULT_REPEATED: "feature id in {token} stands twice in the row (expected each id once)",
-    FAULT_EXTREME: "{token} is beyond 1e50 in size, too large to learn from; scale the data",
+    FAULT_EXTREME: "{token}: a row must stay below 1e50 in size to be learned from; scale the data",
     FAULT_QID: "bad query id {token} (expected qid:n with a whole number)",
 }
 
@@ -40,6 +40,11 @@ cdef inline bint blank(unsigned char c) noexcept nogil:
 
 cdef inline bint ends_word(unsigned char c) noexcept nogil:
     return c == 10 or blank(c)
+
+
+cdef inline bint ends_item(unsigned char c) noexcept nogil:
+    """A comment may follow an item at once."""
+    return c == 10 or blank(c) or c == c"#"
 
 
 cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil:
@@ -152,6 +157,8 @@ cdef class Parser:
         text = &buffer[start]
         with nogil:
             used = self.parse_lines(text, text + (stop - start), block, &where)
+        if self.fault == FAULT_MEMORY:
+            raise MemoryError(f"no memory to check the ids of line {self.line}")
         if self.fault:
             tail = where
             while not ends_word(tail[0]) and tail - where < 40:
@@ -202,17 +209,19 @@ cdef class Parser:
             mark = p
             status = read_number(&p, ten, &raw)
             if status != NUMBER_OK:
-                code = FAULT_LABEL if status == NUMBER_BAD else FAULT_LABEL_RANGE
+                code = FAULT_LABEL_RANGE
+                if status == NUMBER_BAD or not (ends_item(p[0]) or p[0] == c":"):
+                    code = FAULT_LABEL
                 break
             weight = 1.0
             if p[0] == c":":
                 p += 1
                 mark = p
                 status = read_number(&p, ten, &weight)
-                if status != NUMBER_OK or weight < 0.0 or not ends_word(p[0]):
+                if status != NUMBER_OK or weight < 0.0 or not ends_item(p[0]):
                     code = FAULT_WEIGHT
                     break
-            elif not ends_word(p[0]) and p[0] != c"#":
+            elif not ends_item(p[0]):
                 code = FAULT_LABEL
                 break
             mark = line_start
@@ -250,7 +259,7 @@ cdef class Parser:
                             break
                         while <unsigned int>p[0] - 48 < 10:
                             p += 1
-                        if not ends_word(p[0]):
+                        if not ends_item(p[0]):
                             code = FAULT_QID
                             break
                         continue
@@ -264,7 +273,7 @@ cdef class Parser:
                     p += 1
                     digit = <unsigned int>p[0] - 48
                 if p[0] != c":":
-                    code = FAULT_COLON if ends_word(p[0]) or p[0] == c"#" else FAULT_ID
+                    code = FAULT_COLON if ends_item(p[0]) else FAULT_ID
                     break
                 if p - mark > 18 and not fits(mark, p):
                     code = FAULT_ID_RANGE
@@ -274,8 +283,10 @@ cdef class Parser:
                     p += 1
                 mark = p
                 status = read_number(&p, ten, &value)
-                if status != NUMBER_OK or not (ends_word(p[0]) or p[0] == c"#"):
-                    code = FAULT_VALUE_RANGE if status == NUMBER_RANGE else FAULT_VALUE
+                if status != NUMBER_OK or not ends_item(p[0]):
+                    code = FAULT_VALUE
+                    if status == NUMBER_RANGE and ends_item(p[0]):
+                        code = FAULT_VALUE_RANGE
                     self.feature = <int64_t>id
                     break
                 ids[n] = <int64_t>id
@@ -283,32 +294,47 @@ cdef class Parser:
                 norm += value * value
                 rising &= <int64_t>id > last
                 last = <int64_t>id
-                if last > largest:
-                    largest = last
                 tiny += fabs(value) < TINY
                 n += 1
             if code:
                 break
             if not rising:
-                self.unsorted += 1
                 repeat = first_repeat(ids + first, n - first)
+                if repeat == -2:
+                    code = FAULT_MEMORY
+                    break
                 if repeat >= 0:
                     code = FAULT_REPEATED
                     mark = item_start(line_start, repeat)
                     break
+                self.unsorted += 1
             if not (norm < EXTREME_NORM and fabs(y) < EXTREME and weight < EXTREME):
                 code = FAULT_EXTREME
                 mark = line_start
                 while blank(mark[0]):
                     mark += 1
-                for repeat in range(first, n):
-                    if fabs(values[repeat]) >= 0.1 * EXTREME:
-                        mark = item_start(line_start, repeat - first)
-                        break
+                if fabs(y) < EXTREME and weight < EXTREME:
+                    last = -1
+                    for repeat in range(first, n):
+                        if fabs(values[repeat]) >= EXTREME:
+                            last = repeat - first
+                            break
+                        if last < 0 and fabs(values[repeat]) >= 0.1 * EXTREME:
+                            last = repeat - first
+                    if last >= 0:
+                        mark = item_start(line_start, last)
                 break
             if tiny:                                    # an explicit zero is no feature
                 self.zeros += tiny
                 n = drop_tiny(ids, values, first, n)
+                norm = 0.0
+                for repeat in range(first, n):
+                    norm += values[repeat] * values[repeat]
+            if rising and n > first:
+                largest = max(largest, ids[n - 1])
+            else:
+                for repeat in range(first, n):
+                    largest = max(largest, ids[repeat])
             p += 1
             block.labels[row] = y
             block.weights[row] = weight

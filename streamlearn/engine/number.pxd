@@ -13,7 +13,7 @@ cdef int hard_number(
     const unsigned char* start, uint64_t mantissa, int64_t exponent, int64_t digits, double* out
 ) noexcept nogil
 
-cdef int not_a_number(const unsigned char* p) noexcept nogil
+cdef int not_a_number(const unsigned char** cursor) noexcept nogil
 
 
 cdef inline int read_number(
@@ -52,7 +52,7 @@ cdef inline int read_number(
         exponent = mark - p
         digits -= exponent
     if digits == 0:
-        return not_a_number(start)
+        return not_a_number(cursor)
     if (p[0] | 32) == c"e":
         mark = p + 1
         below = mark[0] == c"-"

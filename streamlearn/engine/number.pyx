@@ -135,11 +135,16 @@ cdef bint spells(const unsigned char* p, const char* word) noexcept nogil:
     return True
 
 
-cdef int not_a_number(const unsigned char* p) noexcept nogil:
-    """Tell nan and inf, which float() would take, from plain garbage."""
+cdef int not_a_number(const unsigned char** cursor) noexcept nogil:
+    """Tell nan and inf, which float() would take, from plain garbage, and step behind them."""
+    cdef const unsigned char* p = cursor[0]
     if p[0] == c"-" or p[0] == c"+":
         p += 1
+    if spells(p, b"infinity"):
+        cursor[0] = p + 8
+        return NUMBER_RANGE
     if spells(p, b"nan") or spells(p, b"inf"):
+        cursor[0] = p + 3
         return NUMBER_RANGE
     return NUMBER_BAD
 

@@ -3,6 +3,8 @@
 import bz2
 import gzip
 import lzma
+import struct
+import zlib
 
 import msgpack
 import pytest
@@ -94,7 +96,11 @@ def test_skipping_counts_and_warns_at_1_10_100(run, lines, model_of, tmp_path):
     assert (model.bias, model.ids, model.weights) == (good.bias, good.ids, good.weights)
 
 
-@pytest.mark.parametrize("text", [b"junk\n", GOOD + b"junk\n", GOOD + b"junk\njunk", b"junk\n" + GOOD])
+@pytest.mark.parametrize(
+    "text",
+    [b"junk\n", GOOD + b"junk\n", GOOD + b"junk\njunk", b"junk\n" + GOOD],
+    ids=["alone", "last", "last two", "first"],
+)
 def test_every_skipped_line_is_counted_wherever_it_stands(run, model_of, tmp_path, text):
     shown = run("fit", "--on-error", "skip", stdin=text)
     counters = model_of(tmp_path / "model.sl").counters
@@ -286,9 +292,6 @@ def damaged(kind: str, data: bytes) -> dict[str, bytes]:
 
 def sealed(data: bytes) -> bytes:
     """The same bytes with the checksum they ought to have."""
-    import struct
-    import zlib
-
     return data[:-4] + struct.pack(">I", zlib.crc32(data[:-5]))
 
 
