@@ -8,7 +8,7 @@ from libc.string cimport memchr
 
 from streamlearn.engine.block cimport Block, EXTREME, EXTREME_NORM, TINY, drop_tiny, first_repeat
 from streamlearn.engine.number cimport (
-    NUMBER_BAD, NUMBER_OK, NUMBER_RANGE, TEN, read_number,
+    NUMBER_BAD, NUMBER_OK, NUMBER_RANGE, TEN, read_number, read_short_item,
 )
 
 from streamlearn.errors import UsageError
@@ -180,6 +180,7 @@ cdef class Parser:
     ) noexcept nogil:
         """The one walk over the bytes; returns how many were used."""
         cdef const unsigned char* p = start
+        cdef const unsigned char* safe = end - 32    # up to here 32 bytes can be read
         cdef const unsigned char* line_start
         cdef const unsigned char* mark
         cdef int64_t* ids = block.ids
@@ -240,6 +241,19 @@ cdef class Parser:
             norm = 0.0
             tiny = 0
             while True:
+                p += p[0] == 32
+                if p < safe:
+                    mark = read_short_item(p, ten, &id, &value)
+                    if mark != NULL and (mark[0] == 32 or mark[0] == 10):
+                        p = mark
+                        ids[n] = <int64_t>id
+                        values[n] = value
+                        norm += value * value
+                        rising &= <int64_t>id > last
+                        last = <int64_t>id
+                        tiny += value == 0.0
+                        n += 1
+                        continue
                 while blank(p[0]):
                     p += 1
                 digit = <unsigned int>p[0] - 48

@@ -29,7 +29,8 @@ class Source:
 
     def __init__(self, name: str, stream: BinaryIO, size: int | None) -> None:
         self.name, self.size = name, size
-        self.raw = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+        buffered = isinstance(stream, io.BufferedReader)
+        self.raw = stream if buffered else io.BufferedReader(stream)
         try:
             self.stream, self.compressed = decompressed(self.raw)
         except OSError as error:

@@ -29,11 +29,12 @@ HUGE_IDS = (10**12, 2**53 + 1, 2**63 - 1)
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     """Ours without settings of the user; the repository first only if the package lives there."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("STREAMLEARN_")}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("STREAMLEARN_", "PYTHON"))}
+    path = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     if ROOT in Path(streamlearn.__file__).resolve().parents:
-        kept["PYTHONPATH"] = os.pathsep.join(
-            [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
-        )
+        path.insert(0, str(ROOT))
+    if path:
+        kept["PYTHONPATH"] = os.pathsep.join(path)
     kept["PYTHONWARNINGS"] = "error"
     return {**kept, **(extra or {})}
 

@@ -1,0 +1,69 @@
+"""The two commands of the README, and what an installation holds."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def demo(root: Path) -> str:
+    """The output of `sh tools/demo`, which installs the project anew."""
+    if not (root / "tools" / "demo").exists():
+        pytest.fail("tools/demo is missing")
+    result = subprocess.run(
+        ["sh", "tools/demo"], cwd=root, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_demo_learns_and_finds_the_true_features(demo: str) -> None:
+    found = re.findall(r"of 200 true features (\d+) were found, (\d+) with the right sign", demo)
+    assert len(found) == 2
+    (found_all, signs_all), (found_small, _) = ((int(a), int(b)) for a, b in found)
+    assert found_all >= 190
+    assert signs_all == found_all
+    assert found_small >= 170
+    errors = [float(x) for x in re.findall(r"^error\s+([\d.]+)$", demo, re.MULTILINE)]
+    assert len(errors) == 2
+    assert max(errors) < 0.12
+
+
+@pytest.mark.usefixtures("demo")
+def test_installation_holds_stubs_but_no_sources(root: Path) -> None:
+    (package,) = (root / ".venv-demo").glob("lib/python3*/site-packages/streamlearn")
+    endings = {path.suffix for path in package.rglob("*") if path.is_file()}
+    assert not endings & {".pyx", ".pxd", ".c", ".h"}
+    assert (package / "py.typed").exists()
+    compiled = {p.name.split(".")[0] for p in (package / "engine").glob("*.so")}
+    stubs = {p.stem for p in (package / "engine").glob("*.pyi")}
+    public = compiled - {"conversion", "learn", "recent", "slots"}  # no door to Python code
+    assert public <= stubs
+
+
+@pytest.mark.usefixtures("demo")
+def test_tools_leave_the_source_tree_clean(root: Path) -> None:
+    if not (root / ".git").exists():
+        pytest.skip("not a git checkout")
+    result = subprocess.run(
+        ["git", "status", "--porcelain", "--untracked-files=all"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    left = [line for line in result.stdout.splitlines() if line.startswith("??")]
+    assert not [line for line in left if line.endswith((".so", ".c", ".sl", ".log"))]
+
+
+def test_modules_run_as_a_program() -> None:
+    for words in (["-m", "streamlearn", "--version"], ["-m", "streamlearn", "--help"]):
+        result = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert "streamlearn" in result.stdout

@@ -1,0 +1,243 @@
+"""Where slots live, seen through learners: any id, dense or scattered, and the bound on features.
+
+The layout must never show in what is learned. Small streams of scattered ids are compared with the
+same streams under an order-preserving renaming to 0, 1, 2, ...
+"""
+
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from contract.streams import (
+    Stream,
+    dense_weights,
+    fresh,
+    ids_of,
+    learn,
+    random_stream,
+    settings_for,
+    to_block,
+    weights_of,
+)
+from streamlearn.engine.block import Block
+from streamlearn.engine.learner import Learner
+
+from streamlearn.catalogue import ALGORITHMS
+from streamlearn.errors import DataError
+
+TOP = 2**63 - 1
+every_algo = pytest.mark.parametrize("algo", ALGORITHMS)
+
+# 24 ids each, rising; the last is where the layouts differ
+NAMINGS = {
+    "shifted": np.arange(24) + 5,
+    "up to the edge of small": np.append(np.arange(23), 2**20 - 1),
+    "just beyond small": np.append(np.arange(23), 2**20),
+    "one far away": np.append(np.arange(23), TOP),
+    "all far away": TOP - 3 * np.arange(24)[::-1],
+    "powers of two": 2 ** np.arange(39, 63),
+}
+
+
+def plain(algo: str, **given: Any) -> Learner:
+    return fresh(algo, "logistic", **settings_for(algo, "logistic", given))
+
+
+def at_once(algo: str, **given: Any) -> Learner:
+    """Without a warm-up: blocks are learned as they come."""
+    return plain(algo, **({"t0": 3.5} if "t0" in ALGORITHMS[algo].parameters else {}), **given)
+
+
+def late_last_column(seed: int) -> Stream:
+    """The id that scatters the slots comes when others are known, in no order."""
+    stream = random_stream("logistic", 150, seed=seed)
+    X = stream.X.copy()
+    X[:50, -1] = 0.0
+    X[:10, ::2] = 0.0
+    return Stream(X, stream.y, stream.importance)
+
+
+@every_algo
+@pytest.mark.parametrize("naming", NAMINGS)
+@pytest.mark.parametrize("size", [1, 7, None])
+def test_ids_are_only_names(algo: str, naming: str, size: int | None) -> None:
+    stream = late_last_column(seed=60)
+    ids = NAMINGS[naming]
+    compact = learn(at_once(algo), stream).snapshot()
+    named = learn(at_once(algo), stream, size, ids=ids).snapshot()
+    assert np.array_equal(ids_of(named), ids[ids_of(compact)])
+    assert named["weights"] == compact["weights"]
+    assert (named["bias"], named["seen"]) == (compact["bias"], compact["seen"])
+
+
+@every_algo
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_chunking_is_irrelevant_with_any_ids(algo: str, naming: str) -> None:
+    """The state too: it is what a checkpoint stores, and must not tell how the stream was cut."""
+    stream = late_last_column(seed=61)
+    ids = NAMINGS[naming]
+    whole = learn(at_once(algo), stream, ids=ids)
+    for size in (1, 7):
+        cut = learn(at_once(algo), stream, size, ids=ids)
+        assert msgpack.packb(cut.snapshot()) == msgpack.packb(whole.snapshot())
+        assert msgpack.packb(cut.state()) == msgpack.packb(whole.state())
+
+
+@every_algo
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_resume_equals_uninterrupted_with_any_ids(algo: str, naming: str) -> None:
+    stream = late_last_column(seed=62)
+    ids = NAMINGS[naming]
+    whole = learn(at_once(algo), stream, 10, ids=ids)
+    learner = at_once(algo)
+    for first in range(0, 150, 10):
+        learner = Learner.from_state(learner.state())
+        learner.learn(to_block(stream, first, first + 10, ids=ids))
+    assert msgpack.packb(learner.snapshot()) == msgpack.packb(whole.snapshot())
+    assert msgpack.packb(learner.state()) == msgpack.packb(whole.state())
+
+
+# ---- from dense to scattered and back
+
+SPAN = 2**21
+MANY = 270_000  # more than an eighth of the span, and enough that the index asks again
+
+
+def one_row_a_thousand(ids: np.ndarray, rng: np.random.Generator) -> Block:
+    """Each id once, a thousand to a row."""
+    offsets = np.arange(0, len(ids) + 1000, 1000).clip(max=len(ids))
+    offsets = np.unique(offsets).astype(np.int64)
+    rows = len(offsets) - 1
+    ids = np.ascontiguousarray(ids, dtype=np.int64)
+    return Block.from_arrays(
+        offsets, ids, rng.normal(size=len(ids)), rng.choice([-1.0, 1.0], size=rows)
+    )
+
+
+def sample(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Rising ids below SPAN, the largest among them."""
+    ids = rng.choice(SPAN - 1, size=count - 1, replace=False)
+    return np.append(np.sort(ids), SPAN - 1).astype(np.int64)
+
+
+@every_algo
+def test_dense_to_scattered_to_dense_changes_nothing(algo: str) -> None:
+    rng = np.random.default_rng(63)
+    ids = sample(rng, MANY)
+    # few small ids, then the largest, then all of them, then one that is out of any range
+    stages = [np.arange(10), np.array([3, MANY - 1]), np.arange(MANY), np.array([5, MANY])]
+    named = np.append(ids, TOP)
+    learners, memory = [], []
+    for rename in (named, np.arange(MANY + 1)):
+        learner = at_once(algo)
+        draws = np.random.default_rng(64)
+        for places in stages:
+            for _ in range(2):
+                block = one_row_a_thousand(rename[places], draws)
+                learner.learn(block)
+            memory.append(learner.memory)
+        learners.append(learner)
+    scattered, compact = (learner.snapshot() for learner in learners)
+    assert np.array_equal(ids_of(scattered), named[ids_of(compact)])
+    assert scattered["weights"] == compact["weights"]
+    assert (scattered["bias"], scattered["seen"]) == (compact["bias"], MANY + 1)
+    # memory tells that the layout did change: small, then dense over the span, then an index again
+    words = len(learners[0].state()["slots"])
+    assert memory[1] < 2**20 < SPAN * 8 * words == memory[2]
+    assert memory[3] not in (memory[2], 2 * memory[2])
+
+
+def test_a_state_of_many_ids_is_carried_over() -> None:
+    rng = np.random.default_rng(65)
+    ids = sample(rng, MANY)
+    learner = at_once("averagesl")
+    learner.learn(one_row_a_thousand(ids[::3], rng))
+    state = learner.state()
+    resumed = Learner.from_state(msgpack.unpackb(msgpack.packb(state)))
+    assert resumed.state() == state
+    for block in (one_row_a_thousand(ids, rng), one_row_a_thousand(ids[::2], rng)):
+        learner.learn(block)
+        resumed.learn(block)
+    assert resumed.state() == learner.state()
+
+
+@pytest.mark.parametrize("bad", [-1, -(2**63)])
+def test_a_negative_id_is_refused(bad: int) -> None:
+    with pytest.raises(DataError, match=f"negative feature id {bad}"):
+        Block.from_arrays(
+            np.array([0, 1]), np.array([bad]), np.array([1.0]), np.array([1.0])
+        )  # fmt: skip
+
+
+# ---- max_features: first come, first kept
+
+
+def first_seen(stream: Stream, bound: int) -> list[int]:
+    """Columns in the order of their first appearance, as many as are kept."""
+    order: list[int] = []
+    for row in stream.X:
+        order += [int(j) for j in np.flatnonzero(row) if j not in order]
+    return sorted(order[:bound])
+
+
+def without(stream: Stream, kept: list[int]) -> Stream:
+    X = np.zeros_like(stream.X)
+    X[:, kept] = stream.X[:, kept]
+    return Stream(X, stream.y, stream.importance)
+
+
+BOUNDED_GIVEN = [{}, {"t0": 3.5}, {"weights": "suffix"}, {"bias": False}]
+
+
+@pytest.mark.parametrize(
+    ("algo", "given"),
+    [
+        pytest.param(algo, given, id=f"{algo}-{given}")
+        for algo in ALGORITHMS
+        for given in BOUNDED_GIVEN
+        if all(name in ALGORITHMS[algo].parameters for name in given)
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, None])
+def test_max_features_learns_as_if_the_others_were_not_there(
+    algo: str, given: dict[str, Any], size: int | None
+) -> None:
+    stream = random_stream("logistic", 150, seed=66)
+    ids = NAMINGS["powers of two"]
+    for bound, names in ((10, None), (10, ids), (1, None), (24, None)):
+        kept = first_seen(stream, bound)
+        learner = learn(plain(algo, max_features=bound, **given), stream, size, ids=names)
+        expected = learn(plain(algo, **given), without(stream, kept)).snapshot()
+        snapshot = learner.snapshot()
+        dropped = np.count_nonzero(stream.X) - np.count_nonzero(stream.X[:, kept])
+        assert learner.ignored == dropped
+        assert snapshot["seen"] == len(kept)
+        found = dense_weights(snapshot, 24, names)
+        assert np.array_equal(found, dense_weights(expected, 24))
+        assert snapshot["bias"] == expected["bias"]
+
+
+@every_algo
+def test_max_features_holds_across_a_resume(algo: str) -> None:
+    stream = random_stream("logistic", 150, seed=67)
+    whole = learn(plain(algo, max_features=8), stream)
+    learner = plain(algo, max_features=8)
+    for first in range(0, 150, 11):
+        learner = Learner.from_state(msgpack.unpackb(msgpack.packb(learner.state())))
+        learner.learn(to_block(stream, first, first + 11))
+    assert learner.state() == whole.state()
+    assert learner.ignored == whole.ignored > 0
+
+
+def test_max_features_bounds_the_memory() -> None:
+    rng = np.random.default_rng(68)
+    learner = at_once("averagesl", max_features=100)
+    learner.learn(one_row_a_thousand(np.arange(1000), rng))
+    memory = learner.memory
+    for far in (10**6, 10**9, 10**15):
+        learner.learn(one_row_a_thousand(far + np.arange(50_000), rng))
+    assert learner.memory == memory
+    assert learner.ignored == 900 + 150_000
+    assert np.all(ids_of(learner.snapshot()) < 100)
+    assert np.all(weights_of(learner.snapshot()) != 0.0)
