@@ -93,6 +93,45 @@ cdef const unsigned char* item_start(const unsigned char* p, int64_t item) noexc
             p += 1
 
 
+cdef struct Items:
+    int64_t n            # items of the block so far, this row's included
+    int64_t last         # the id read last, -1 at the start of a row
+    bint rising          # the ids of the row rise
+    int64_t tiny         # values of the row that count as zero
+    double norm          # |x|^2 of the row
+
+
+cdef const unsigned char* short_items(
+    const unsigned char* p, const unsigned char* safe, const double* ten, int64_t* ids,
+    double* values, Items* row
+) noexcept nogil:
+    """Read plain items, one space between, for as long as there are; most rows are all plain.
+
+    A loop of its own so that everything it touches stays in registers.
+    """
+    cdef Items r = row[0]
+    cdef uint64_t id = 0
+    cdef double value = 0.0
+    cdef const unsigned char* next
+    while True:
+        p += p[0] == 32
+        if p >= safe:
+            break
+        next = read_short_item(p, ten, &id, &value)
+        if next == NULL or not (next[0] == 32 or next[0] == 10):
+            break
+        p = next
+        ids[r.n] = <int64_t>id
+        values[r.n] = value
+        r.n += 1
+        r.norm += value * value
+        r.rising &= <int64_t>id > r.last
+        r.last = <int64_t>id
+        r.tiny += value == 0.0
+    row[0] = r
+    return p
+
+
 cdef class Parser:
     """Reads libsvm text into blocks and counts lines over calls.
 
@@ -185,15 +224,17 @@ cdef class Parser:
         cdef const unsigned char* mark
         cdef int64_t* ids = block.ids
         cdef double* values = block.values
-        cdef int64_t row = 0, n = 0, first, last, largest = -1, repeat, tiny
+        cdef int64_t row = 0, first, largest = -1, repeat, worst
+        cdef Items items
         cdef uint64_t id
         cdef unsigned int digit
-        cdef double raw, y, weight, value, norm
-        cdef bint rising, rule_taken = False
+        cdef double raw, y, weight, value
+        cdef bint rule_taken = False
         cdef LabelRule rule
         cdef int code = FAULT_NONE, status
         cdef double[23] ten = TEN
 
+        items.n = 0
         block.offsets[0] = 0
         while p < end:
             self.line += 1
@@ -235,25 +276,13 @@ cdef class Parser:
                 break
 
             # id:value ...
-            first = n
-            last = -1
-            rising = True
-            norm = 0.0
-            tiny = 0
+            first = items.n
+            items.last = -1
+            items.rising = True
+            items.norm = 0.0
+            items.tiny = 0
             while True:
-                p += p[0] == 32
-                if p < safe:
-                    mark = read_short_item(p, ten, &id, &value)
-                    if mark != NULL and (mark[0] == 32 or mark[0] == 10):
-                        p = mark
-                        ids[n] = <int64_t>id
-                        values[n] = value
-                        norm += value * value
-                        rising &= <int64_t>id > last
-                        last = <int64_t>id
-                        tiny += value == 0.0
-                        n += 1
-                        continue
+                p = short_items(p, safe, ten, ids, values, &items)
                 while blank(p[0]):
                     p += 1
                 digit = <unsigned int>p[0] - 48
@@ -303,17 +332,17 @@ cdef class Parser:
                         code = FAULT_VALUE_RANGE
                     self.feature = <int64_t>id
                     break
-                ids[n] = <int64_t>id
-                values[n] = value
-                norm += value * value
-                rising &= <int64_t>id > last
-                last = <int64_t>id
-                tiny += fabs(value) < TINY
-                n += 1
+                ids[items.n] = <int64_t>id
+                values[items.n] = value
+                items.norm += value * value
+                items.rising &= <int64_t>id > items.last
+                items.last = <int64_t>id
+                items.tiny += fabs(value) < TINY
+                items.n += 1
             if code:
                 break
-            if not rising:
-                repeat = first_repeat(ids + first, n - first)
+            if not items.rising:
+                repeat = first_repeat(ids + first, items.n - first)
                 if repeat == -2:
                     code = FAULT_MEMORY
                     break
@@ -322,40 +351,40 @@ cdef class Parser:
                     mark = item_start(line_start, repeat)
                     break
                 self.unsorted += 1
-            if not (norm < EXTREME_NORM and fabs(y) < EXTREME and weight < EXTREME):
+            if not (items.norm < EXTREME_NORM and fabs(y) < EXTREME and weight < EXTREME):
                 code = FAULT_EXTREME
                 mark = line_start
                 while blank(mark[0]):
                     mark += 1
                 if fabs(y) < EXTREME and weight < EXTREME:
-                    last = -1
-                    for repeat in range(first, n):
+                    worst = -1
+                    for repeat in range(first, items.n):
                         if fabs(values[repeat]) >= EXTREME:
-                            last = repeat - first
+                            worst = repeat - first
                             break
-                        if last < 0 and fabs(values[repeat]) >= 0.1 * EXTREME:
-                            last = repeat - first
-                    if last >= 0:
-                        mark = item_start(line_start, last)
+                        if worst < 0 and fabs(values[repeat]) >= 0.1 * EXTREME:
+                            worst = repeat - first
+                    if worst >= 0:
+                        mark = item_start(line_start, worst)
                 break
-            if tiny:                                    # an explicit zero is no feature
-                self.zeros += tiny
-                n = drop_tiny(ids, values, first, n)
-                norm = 0.0
-                for repeat in range(first, n):
-                    norm += values[repeat] * values[repeat]
-            if rising and n > first:
-                largest = max(largest, ids[n - 1])
+            if items.tiny:                                    # an explicit zero is no feature
+                self.zeros += items.tiny
+                items.n = drop_tiny(ids, values, first, items.n)
+                items.norm = 0.0
+                for repeat in range(first, items.n):
+                    items.norm += values[repeat] * values[repeat]
+            if items.rising and items.n > first:
+                largest = max(largest, ids[items.n - 1])
             else:
-                for repeat in range(first, n):
+                for repeat in range(first, items.n):
                     largest = max(largest, ids[repeat])
             p += 1
             block.labels[row] = y
             block.weights[row] = weight
-            block.norms[row] = norm
+            block.norms[row] = items.norm
             block.lines[row] = self.line
             row += 1
-            block.offsets[row] = n
+            block.offsets[row] = items.n
 
         block.rows = row
         block.features = block.offsets[row]

@@ -235,6 +235,32 @@ def test_resume_equals_uninterrupted(algo: str, loss: str, variation: dict[str, 
     assert bits(learner) == whole
 
 
+@every_pair
+def test_the_defaults_do_not_see_how_a_stream_is_cut(algo: str, loss: str) -> None:
+    """Nothing given, so that L is chosen at the snapshot where the algorithm chooses it."""
+    stream = random_stream(loss, long_enough(algo, loss), seed=22)
+    whole = bits(learn(fresh(algo, loss), stream))
+    learner = fresh(algo, loss)
+    for first in range(0, len(stream), 13):
+        learner = carried_over(learner)
+        learner.learn(to_block(stream, first, first + 13))
+        learner.snapshot()
+    assert bits(learner) == whole
+
+
+@pytest.mark.parametrize(("algo", "loss"), [("averagesl", "logistic"), ("adaptivesl", "squared")])
+def test_a_warmup_of_very_long_rows_ends_early(algo: str, loss: str) -> None:
+    """2^20 features waiting are enough, wherever a block ends; the recent rows are fewer too."""
+    rng = np.random.default_rng(23)
+    X = rng.normal(size=(10, 2**17))
+    stream = Stream(X, labels_of(loss, X[:, 0], rng))
+    whole = learn(fresh(algo, loss), stream)
+    assert bits(learn(fresh(algo, loss), stream, 1)) == bits(whole)
+    assert whole.state()["pending"] is None
+    assert learn(fresh(algo, loss), stream.cut(0, 7)).state()["pending"] is not None
+    assert 2 <= whole.snapshot()["certificate"]["recent_examples"] <= 8
+
+
 # ---- 4 looking changes nothing
 
 
@@ -394,6 +420,19 @@ def test_divergence_is_an_error_with_a_place(algo: str, size: int | None) -> Non
     )
     assert np.all(np.isfinite(weights_of(before.snapshot(smoothness=1.0))))
     assert_broken(learner, example)
+
+
+@pytest.mark.parametrize("size", [1, 2, None])
+def test_divergence_at_the_frozen_point_has_the_same_place(size: int | None) -> None:
+    """optimalsl freezes a weight of 4e11 that phase one forgets at once; then x = 9e49 comes."""
+    X = np.array([[2e8], [0.0], [9e49], [0.0], [0.0]])
+    learner = fresh(
+        "optimalsl", "logistic", l1=6e7, l2=1e-4, t0=0.0, total=4, alpha=0.75, bias=False
+    )
+    with pytest.raises(Divergence) as caught:
+        learn(learner, Stream(X, np.ones(5)), size)
+    assert (caught.value.example, caught.value.line) == (3, 3)
+    assert_broken(learner, 3)
 
 
 @every_pair

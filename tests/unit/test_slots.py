@@ -24,7 +24,7 @@ from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 
 from streamlearn.catalogue import ALGORITHMS
-from streamlearn.errors import DataError
+from streamlearn.errors import DataError, ModelError
 
 TOP = 2**63 - 1
 every_algo = pytest.mark.parametrize("algo", ALGORITHMS)
@@ -160,6 +160,20 @@ def test_a_state_of_many_ids_is_carried_over() -> None:
         learner.learn(block)
         resumed.learn(block)
     assert resumed.state() == learner.state()
+
+
+def test_a_damaged_state_is_refused() -> None:
+    state = learn(plain("averagesl"), random_stream("logistic", 150, seed=69)).state()
+    count = len(state["ids"]) // 8
+    short = {**state, "slots": {**state["slots"], "A": state["slots"]["A"][:-8]}}
+    negative = {**state, "ids": np.full(count, -1, dtype=np.int64).tobytes()}
+    for damaged, sentence in (
+        (short, f"{count} ids but not as many 'A'"),
+        (negative, "negative feature id"),
+        ({**state, "bias": state["bias"][:-8]}, "bias"),
+    ):
+        with pytest.raises(ModelError, match=sentence):
+            Learner.from_state(damaged)
 
 
 @pytest.mark.parametrize("bad", [-1, -(2**63)])
