@@ -41,11 +41,11 @@ cdef inline double excess(const Adaptive* a, const AdaptiveSlot* slot) noexcept 
 cdef inline double asleep(const Adaptive* a, const AdaptiveSlot* slot) noexcept nogil:
     """sum of i w_i over i = last .. t-1, everything in the slot constant"""
     cdef double first = slot.last, stop = a.t, size
-    if slot.S == 0.0 or slot.last >= a.t:
-        return 0.0
     if a.l1 > 0.0:
+        if slot.S == 0.0:                   # perhaps never seen: h is 0 then
+            return 0.0
         # w_i = -sgn(S) (|S| - l1 i)/h while positive: |S| sum i - l1 sum i^2, i = first .. stop-1
-        if a.l1 * (stop - 1.0) > fabs(slot.S):
+        if stop > first and a.l1 * (stop - 1.0) > fabs(slot.S):
             stop = <double><int64_t>(fabs(slot.S) / a.l1) + 1.0
         if stop <= first:
             return 0.0
