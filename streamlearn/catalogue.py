@@ -67,12 +67,12 @@ class Parameter:
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise refusal
-        if self.kind is int and value != int(value):
+        if not math.isfinite(value) or (self.kind is int and value != int(value)):
             raise refusal
         number = self.kind(value)
         below = number <= self.low if self.open_low else number < self.low
         above = number >= self.high if self.open_high else number > self.high
-        if below or above or not math.isfinite(number):
+        if below or above:
             raise refusal
         return number
 
@@ -85,7 +85,7 @@ PARAMETERS: dict[str, Parameter] = {
             "l2",
             float,
             "weight of |w|^2/2 in the objective; the step at example t is 1/(l2 (t + t0))",
-            1e-4,
+            1e-5,
             low=0.0,
             open_low=True,
         ),

@@ -80,8 +80,13 @@ def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
     """Write a temporary file beside it, sync, rename, sync the folder: never half a file."""
     target = Path(path)
     if target.exists() and not target.is_file():  # a device or a named pipe takes bytes as they are
-        with target.open("wb") as stream:
-            write(stream)
+        try:
+            with target.open("wb") as stream:
+                write(stream)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise IoFailure(f"{path}: writing failed: {error.strerror}") from error
         return
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

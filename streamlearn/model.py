@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 FORMAT = "streamlearn-model"
+# What meets us in a file whose checksum is right and whose inside is not.
+CONTRADICTIONS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+SUMS = ("examples", "weight", "loss", "errors")
+CERTIFICATE = {"violation", "objective"}
+COUNTERS = {"bad_lines", "blank_lines", "ignored_features"}
 
 
 @dataclass(frozen=True)
@@ -185,12 +190,21 @@ class Model:
                 and model.loss in LOSSES
                 and model.normalize in ("none", "l2")
                 and (model.labels is None) == (not model.classifies)
+                and (model.labels is None or len([float(x) for x in model.labels]) == 2)
+                and min(model.t, model.seen, *(model.progress[k] for k in SUMS)) >= 0
+                and {*model.certificate} >= CERTIFICATE
+                and {*model.counters} >= COUNTERS
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except CONTRADICTIONS as error:
             raise ModelError(f"{name}: not a whole model: {error}") from error
         if not sound:
             raise ModelError(f"{name}: the model contradicts itself; it was not written by us")
         return model
+
+
+def as_written(label: float) -> str:
+    """A label as data writes it: the fewest digits, no needless point."""
+    return repr(float(label)).removesuffix(".0")
 
 
 def probability(margin: float) -> float:

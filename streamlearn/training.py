@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 from streamlearn import container
 from streamlearn._version import __version__
@@ -16,10 +16,17 @@ from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import BadLine, DataError, Divergence, ModelError
-from streamlearn.model import Model
+from streamlearn.model import CONTRADICTIONS, Model
 from streamlearn.sources import Source, chunks
 
 FORMAT = "streamlearn-state"
+COUNTERS = ("bad_lines", "blank_lines")
+
+
+class Aside(Protocol):
+    """Where bad lines are set aside."""
+
+    def write(self, line: bytes) -> object: ...
 
 
 @dataclass
@@ -28,7 +35,7 @@ class BadLines:
 
     policy: str = "stop"
     limit: int | None = None  # more than this many bad lines stop the run under any policy
-    aside: BinaryIO | None = None
+    aside: Aside | None = None
     warn: Callable[[str], None] = lambda message: None
     count: int = 0
 
@@ -81,7 +88,7 @@ class Training:
     labels: tuple[float, float] | None = None  # as given by the user
     normalize: str = "none"
     learner: Learner = field(default=None)  # type: ignore[assignment]
-    counters: dict[str, int] = field(default_factory=lambda: {"bad_lines": 0, "blank_lines": 0})
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
 
     def __post_init__(self) -> None:
         if self.learner is None:
@@ -104,13 +111,11 @@ class Training:
                         raise Divergence(
                             error.example, error.line, f"{source.name}: {error.what}"
                         ) from error
-                    self.counters["bad_lines"] = counted["bad_lines"] + bad.count - before
-                    self.counters["blank_lines"] = (
-                        counted["blank_lines"] + self.parser.blank - blank
-                    )
                     yield source
             finally:
                 source.close()
+                self.counters["bad_lines"] = counted["bad_lines"] + bad.count - before
+                self.counters["blank_lines"] = counted["blank_lines"] + self.parser.blank - blank
 
     def model(
         self,
@@ -121,8 +126,9 @@ class Training:
         """The exactly sparse model of now; learning goes on undisturbed."""
         found = self.learner.snapshot(smoothness, evidence, max_nonzeros)
         settings = dict(self.settings)
-        if evidence is not None:
-            settings["evidence"] = evidence
+        for name, value in (("evidence", evidence), ("smoothness", smoothness)):
+            if value is not None:
+                settings[name] = value
         return Model(
             settings=settings,
             t=found["t"],
@@ -162,10 +168,10 @@ class Training:
                 labels=tuple(body["labels"]) if body["labels"] else None,
                 normalize=body["normalize"],
                 learner=Learner.from_state(body["learner"]),
-                counters=body["counters"],
+                counters={name: int(body["counters"][name]) for name in COUNTERS},
             )
             if body["negative"] is not None and training.labels is None:
                 training.parser.settle(body["negative"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (ModelError, *CONTRADICTIONS) as error:
             raise ModelError(f"{path}: not a whole state: {error}") from error
         return training

@@ -15,7 +15,8 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from streamlearn._version import __version__
-from streamlearn.errors import StreamlearnError, UsageError
+from streamlearn.cli.stderr import say
+from streamlearn.errors import IoFailure, StreamlearnError, UsageError
 
 COMMANDS = {
     "fit": "learn a model from libsvm text (files or a pipe)",
@@ -44,7 +45,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         known = [o for action in self._actions for o in action.option_strings]
         for word in message.split():
-            if word.startswith("--") and word not in known:
+            if word.startswith("--") and word.rstrip(":") not in known:
                 close = get_close_matches(word.split("=")[0], known, n=1)
                 if close:
                     message += f"; did you mean {close[0]}?"
@@ -97,21 +98,32 @@ def dispatch(words: Sequence[str]) -> int:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code (sysexits)."""
+    for name in ("stdout", "stderr"):  # closed by the caller (>&-): as good as /dev/null
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", closefd=False))
     try:
         code = dispatch(sys.argv[1:] if words is None else words)
         sys.stdout.flush()
         return code
     except StreamlearnError as error:
-        print(f"streamlearn: {error}", file=sys.stderr)
+        say(str(error))
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): no error. Keep the interpreter from
-        # complaining when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()  # the reader of our output has gone (`| head`): no error
         return 0
+    except OSError as error:
+        forget_stdout()
+        say(f"writing failed: {error.strerror}")
+        return IoFailure.exit_code
     except KeyboardInterrupt:
-        print("streamlearn: interrupted", file=sys.stderr)
+        say("interrupted")
         return 130
     except MemoryError as error:
-        print(f"streamlearn: out of memory: {error}", file=sys.stderr)
+        say(f"out of memory: {error}")
         return 71
+
+
+def forget_stdout() -> None:
+    """Keep the interpreter from failing again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

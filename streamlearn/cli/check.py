@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
 from typing import Any
 
+from streamlearn.cli.rows import check_stdin
+from streamlearn.cli.stderr import say
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
-from streamlearn.errors import DataError, UsageError
+from streamlearn.errors import DataError
 from streamlearn.meter import sorted_by_class
+from streamlearn.model import as_written
 from streamlearn.sources import open_source
 from streamlearn.training import BadLines, parse
 
@@ -33,13 +35,12 @@ class Located(BadLines):
     def meet(self, error: Any, text: bytes) -> None:
         self.count += 1
         if self.count <= SHOWN_ERRORS:
-            print(f"streamlearn: {error}", file=sys.stderr)
+            say(str(error))
 
 
 def run(args: argparse.Namespace) -> int:
     files = args.files or ["-"]
-    if files == ["-"] and sys.stdin.isatty():
-        raise UsageError("no input: name files, or pipe data in")
+    check_stdin(files)
     facts = survey(files)
     if args.json:
         print(json.dumps(facts))
@@ -96,7 +97,7 @@ def survey(files: list[str]) -> dict[str, Any]:
         "smallest_id": low,
         "largest_id": high,
         "largest_value": largest,
-        "labels": {f"{label:.17g}": count for label, count in common},
+        "labels": {as_written(label): count for label, count in common},
         "distinct_labels": len(labels) if len(labels) <= 1000 else "more than 1000",
         "bad_lines": bad.count,
         "oddities": {

@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from streamlearn.cli.fit import check_output
-from streamlearn.cli.rows import warn
+from streamlearn.cli.stderr import warn
 from streamlearn.container import write_file
 from streamlearn.errors import UsageError
 from streamlearn.export import FORMATS

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from streamlearn._version import __version__
 from streamlearn.catalogue import ALGORITHMS, PARAMETERS, resolve
 from streamlearn.cli import settings as table
 from streamlearn.cli.progress import Progress
+from streamlearn.cli.rows import check_stdin
+from streamlearn.cli.stderr import say, say_json, warn
 from streamlearn.container import write_file
-from streamlearn.errors import CannotCreate, NoInput, UsageError
+from streamlearn.errors import CannotCreate, IoFailure, NoInput, UsageError
 from streamlearn.meter import sorted_by_class
-from streamlearn.model import Model
+from streamlearn.model import Model, as_written
 from streamlearn.sources import Source, open_source
 from streamlearn.training import BadLines, Training
 
@@ -60,12 +61,14 @@ def run(args: argparse.Namespace) -> int:
         except ValueError as error:
             raise UsageError(f"--max-nonzeros {args.max_nonzeros}: {error}") from None
     check_files(files, passes)
-    check_output(args.output)
+    check_output(args.output, files)
     if args.save_state:
-        check_output(args.save_state)
+        check_output(args.save_state, [*files, args.output])
     training = resumed(args.resume, given) if args.resume else fresh(given)
     kind = given.get("progress", "table")
-    if kind != "none":
+    if kind == "jsonl":
+        say_json(settings=training.settings, normalize=training.normalize)
+    elif kind != "none":
         say(in_force(training))
 
     with ExitStack() as stack:
@@ -79,10 +82,10 @@ def run(args: argparse.Namespace) -> int:
             code = INTERRUPTED
             say(f"interrupted: writing the model of the first {training.learner.t:,d} examples")
     if training.learner.t == 0:
-        say("warning: no examples: the model is empty")
+        warn("no examples: the model is empty")
     if sorted_by_class(training.learner.progress):
-        say(
-            "warning: the labels come in long runs, as if sorted by class; a stream must be "
+        warn(
+            "the labels come in long runs, as if sorted by class; a stream must be "
             "shuffled: try shuf data.svm | streamlearn fit"
         )
     model = training.model(max_nonzeros=keep)
@@ -90,31 +93,33 @@ def run(args: argparse.Namespace) -> int:
     if args.save_state:
         write_file(args.save_state, training.to_bytes())
     model.save(args.output)
-    if kind != "none":
+    if kind == "jsonl":
+        say_json(model=args.output, certificate=model.certificate, counters=model.counters)
+    elif kind != "none":
         say(summary(model, args.output))
     return code
-
-
-def say(text: str) -> None:
-    print(f"streamlearn: {text}", file=sys.stderr, flush=True)
 
 
 def check_files(files: list[str], passes: int) -> None:
     """Fail before learning, not after an hour of it."""
     for path in files:
-        if path == "-":
-            if passes > 1:
-                raise UsageError(f"--passes {passes}: a pipe can be read only once; name files")
-            if sys.stdin.isatty():
-                raise UsageError("no input: name files, or pipe data in: cat data.svm | ...")
-        elif not Path(path).exists():
+        if path != "-" and not Path(path).exists():
             raise NoInput(f"{path}: no such file")
+        if passes > 1 and (path == "-" or Path(path).is_fifo()):
+            raise UsageError(f"--passes {passes}: a pipe can be read only once; name files")
+    check_stdin(files)
 
 
-def check_output(path: str) -> None:
+def check_output(path: str, others: Sequence[str] = ()) -> None:
+    """Refuse an output that cannot be written, or that would overwrite one of the other files."""
+    if path in others and path != "-":
+        raise UsageError(f"{path}: stands for two things; name another file")
     if path == "-":
         return
     target = Path(path)
+    for other in others:
+        if target.is_file() and Path(other).is_file() and target.samefile(other):
+            raise UsageError(f"{path}: is the same file as {other}; name another one")
     if target.is_dir():
         raise CannotCreate(f"{path}: is a folder; name a file")
     if not target.absolute().parent.is_dir():
@@ -134,15 +139,31 @@ def bad_lines(given: dict[str, Any], stack: ExitStack) -> BadLines:
     policy, aside = given.get("on_error", "stop"), None
     if policy.startswith("quarantine="):
         policy, _, path = policy.partition("=")
-        aside = stack.enter_context(quarantine(path))
-    return BadLines(policy, given.get("max_errors"), aside, lambda m: say(f"warning: {m}"))
+        aside = stack.enter_context(Quarantine(path))
+    return BadLines(policy, given.get("max_errors"), aside, warn)
 
 
-def quarantine(path: str) -> BinaryIO:
-    try:
-        return open(path, "ab")
-    except OSError as error:
-        raise CannotCreate(f"{path}: cannot be created: {error.strerror}") from error
+class Quarantine:
+    """The file for bad lines; each is on disk, behind what was there, before the next is read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self.stream = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
+        except OSError as error:
+            raise CannotCreate(f"{path}: cannot be created: {error.strerror}") from error
+
+    def write(self, line: bytes) -> None:
+        try:
+            self.stream.write(line)
+        except OSError as error:
+            raise IoFailure(f"{self.path}: writing failed: {error.strerror}") from error
+
+    def __enter__(self) -> Quarantine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
 
 
 def fresh(given: dict[str, Any]) -> Training:
@@ -170,28 +191,33 @@ def resumed(path: str, given: dict[str, Any]) -> Training:
         ):
             flag = "--" + name.replace("_", "-")
             raise UsageError(
-                f"{flag} {value}: the state {path} was learned with "
-                f"{name} = {held.get(name, 'nothing of the kind')}; leave the flag out, or start "
-                "afresh without --resume"
+                f"{flag} {shown(value)}: the state {path} was learned with "
+                f"{name} = {shown(held.get(name, 'nothing of the kind'))}; leave the flag out, or "
+                "start afresh without --resume"
             )
     return training
 
 
 def in_force(training: Training) -> str:
     """Every setting in force, in one line."""
-    words = [f"streamlearn {__version__} fit"]
+    words = [f"fit {__version__}"]
     for name, value in training.settings.items():
-        words.append(f"{name}={'auto' if value is None else shown(value)}")
+        words.append(f"{name}={shown(value)}")
     words.append(f"normalize={training.normalize}")
     if training.labels:
-        words.append(f"labels={training.labels[0]:g},{training.labels[1]:g}")
+        words.append(f"labels={shown(training.labels)}")
     if training.learner.t:
         words.append(f"resumed_at={training.learner.t}")
     return " ".join(words)
 
 
 def shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+    """A value as a user would type it."""
+    if isinstance(value, tuple):
+        return ",".join(map(as_written, value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "auto" if value is None else str(value).lower()
 
 
 def summary(model: Model, output: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from streamlearn.cli import rows
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
-from streamlearn.model import Model, probability
+from streamlearn.model import Model, as_written, probability
 
 OUTPUTS = ("probability", "margin", "label")
 
@@ -42,6 +42,6 @@ def former(model: Model, output: str | None) -> Callable[[float], str]:
             )
         return lambda margin: repr(probability(margin))
     if output == "label" and model.labels is not None:
-        negative, positive = (f"{label:.17g}" for label in model.labels)
+        negative, positive = map(as_written, model.labels)
         return lambda margin: positive if margin > 0.0 else negative
     return repr

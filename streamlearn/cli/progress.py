@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from typing import TextIO
 
 from streamlearn.catalogue import LOSSES
+from streamlearn.cli.stderr import say_json, write
 from streamlearn.meter import Meter, Row
 from streamlearn.sources import Source
 from streamlearn.training import Training
@@ -45,9 +43,8 @@ def table_line(row: Row) -> str:
 class Progress:
     """Shows a run while it goes on; `tick` after each block, `finish` at the end."""
 
-    def __init__(self, kind: str, training: Training, stream: TextIO | None = None) -> None:
+    def __init__(self, kind: str, training: Training) -> None:
         self.kind, self.training = kind, training
-        self.stream = stream or sys.stderr
         self.begin = time.perf_counter()
         self.spent = 0.0  # seconds in snapshots
         self.meter = Meter(
@@ -56,13 +53,10 @@ class Progress:
         self.next_tick = FIRST_TICK
         while self.next_tick <= training.learner.t:
             self.next_tick *= 2
+        self.last_row: Row | None = None
         self.last_drawn = 0.0
         if kind == "table":
-            self.say(HEAD)
-
-    def say(self, line: str, end: str = "\n") -> None:
-        self.stream.write(line + end)
-        self.stream.flush()
+            write(HEAD + "\n")
 
     def tick(self, source: Source) -> None:
         if self.kind == "bar":
@@ -86,29 +80,36 @@ class Progress:
         return self.meter.row(sums, start - self.begin, nonzeros, density)
 
     def show(self, row: Row) -> None:
+        self.last_row = row
         if self.kind == "jsonl":
-            self.say(json.dumps(row.__dict__))
+            say_json(**row.__dict__)
         else:
-            self.say(table_line(row))
+            write(table_line(row) + "\n")
 
-    def draw(self, source: Source) -> None:
+    def draw(self, source: Source | None, share: float | None = None) -> None:
+        """The bar, ten times a second; with a share given, in any case."""
         now = time.perf_counter()
-        if now - self.last_drawn < 0.1:
+        if share is None and now - self.last_drawn < 0.1:
             return
         self.last_drawn = now
+        if share is None and source is not None and source.size:
+            share = min(source.taken / source.size, 1.0)
         sums = self.training.learner.progress
         loss = sums["loss"] / sums["weight"] if sums["weight"] else 0.0
-        position = source.position()
         text = f"{sums['examples']:,d} examples  loss {loss:.4f}  {now - self.begin:.1f} s"
-        if position is not None and source.size:
-            done = min(position / source.size, 1.0)
-            text = f"[{'#' * int(30 * done):<30}] {100 * done:3.0f}%  {text}"
-        self.say(f"\r{text:<78}", end="")
+        if share is not None:
+            text = f"[{'#' * int(30 * share):<30}] {100 * share:3.0f}%  {text}"
+        write(f"\r{text:<78}")
 
     def finish(self, nonzeros: int, density: float) -> None:
         """The last row, with the figures of the model that is written."""
         elapsed = time.perf_counter() - self.begin
+        sums = self.training.learner.progress
+        last = self.last_row
         if self.kind == "bar":
-            self.say("")
+            self.draw(None, 1.0)
+            write("\n")
+        elif last and last.examples == sums["examples"] and last.nonzeros == nonzeros:
+            return  # it stands there already
         elif self.kind != "none":
-            self.show(self.meter.row(self.training.learner.progress, elapsed, nonzeros, density))
+            self.show(self.meter.row(sums, elapsed, nonzeros, density))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from streamlearn.cli import settings as table
+from streamlearn.cli.stderr import warn
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
@@ -34,8 +35,9 @@ def margins(
         raise UsageError("--on-error quarantine=FILE belongs to fit; use stop or skip here")
     bad = BadLines(policy, given.get("max_errors"), None, warn)
     files = args.files or ["-"]
-    if files == ["-"] and sys.stdin.isatty():
-        raise UsageError("no input: name files, or pipe data in")
+    check_stdin(files)
+    if args.model == "-" and "-" in files:
+        raise UsageError("the model and the data cannot both come from stdin; name one of them")
     block = Block()
     for path in files:
         source = open_source(path)
@@ -46,5 +48,9 @@ def margins(
             source.close()
 
 
-def warn(message: str) -> None:
-    print(f"streamlearn: warning: {message}", file=sys.stderr)
+def check_stdin(files: list[str]) -> None:
+    """Refuse what standard input cannot give."""
+    if files.count("-") > 1:
+        raise UsageError("- stands for stdin, which can be read only once")
+    if "-" in files and (sys.stdin is None or sys.stdin.isatty()):
+        raise UsageError("no input: name files, or pipe data in: cat data.svm | streamlearn ...")

@@ -7,6 +7,7 @@ file and their checks all come from it.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -51,6 +52,8 @@ def read_pair(text: str) -> tuple[float, float]:
         negative, positive = (float(part) for part in text.split(","))
     except ValueError:
         raise ValueError("expected two numbers NEG,POS, such as 2,3") from None
+    if not (math.isfinite(negative) and math.isfinite(positive)):
+        raise ValueError("expected two finite numbers")
     if negative == positive:
         raise ValueError("the two classes need two different labels")
     return negative, positive

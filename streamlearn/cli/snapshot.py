@@ -7,10 +7,10 @@ strongest weights; --smoothness L converts with another L. The state is only rea
 from __future__ import annotations
 
 import argparse
-import sys
 
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import check_output, summary
+from streamlearn.cli.stderr import say
 from streamlearn.errors import UsageError
 from streamlearn.training import Training
 
@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
     check_output(args.output)
     model = Training.load(args.state).model(**given)
     model.save(args.output)
-    print(f"streamlearn: {summary(model, args.output)}", file=sys.stderr)
+    say(summary(model, args.output))
     return 0

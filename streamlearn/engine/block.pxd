@@ -32,3 +32,4 @@ cdef class Block:
     cdef int reserve(self, int64_t rows, int64_t features) except -1
     cdef int append(self, Block other, int64_t first, int64_t stop) except -1
     cdef void scan(self) noexcept nogil
+    cdef int64_t first_extreme(self) noexcept nogil

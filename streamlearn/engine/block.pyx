@@ -147,6 +147,15 @@ cdef class Block:
                         self.values[k] *= scale
                     self.norms[row] = 1.0
 
+    cdef int64_t first_extreme(self) noexcept nogil:
+        """The first row that cannot be learned from, its squares would overflow; or -1."""
+        cdef int64_t row
+        for row in range(self.rows):
+            if not (self.norms[row] < EXTREME_NORM and fabs(self.labels[row]) < EXTREME
+                    and self.weights[row] < EXTREME):
+                return row
+        return -1
+
     @staticmethod
     def from_arrays(
         const int64_t[::1] offsets, const int64_t[::1] ids, const double[::1] values,
@@ -195,6 +204,9 @@ cdef class Block:
             if importance.shape[0] != rows:
                 raise DataError("a block needs one importance weight a row")
             for i in range(rows):
+                if not (importance[i] >= 0.0 and isfinite(importance[i])):
+                    raise DataError(f"row {i}: importance weight {importance[i]}; weights must be "
+                                    "finite and >= 0")
                 block.weights[i] = importance[i]
         if lines is not None:
             places = lines
@@ -224,13 +236,16 @@ cdef class Block:
         """The label of a row, as learned."""
         return self.labels[row]
 
+    def state(self):
+        """arrays() without the lines: where an example came from changes nothing it teaches."""
+        arrays = self.arrays()
+        del arrays["lines"]
+        return arrays
+
     @staticmethod
     def from_bytes(arrays):
-        """The inverse of arrays()."""
-        cast = {"offsets": "q", "ids": "q", "lines": "q"}
-        views = {}
-        for name in ("offsets", "ids", "values", "labels", "weights", "lines"):
-            data = arrays[name]
-            # An empty memoryview cannot be cast to a typed one that Cython accepts; a copy can.
-            views[name] = array(cast.get(name, "d"), bytes(data))
-        return Block.from_arrays(**views)
+        """The inverse of arrays() and of state()."""
+        kinds = {"offsets": "q", "ids": "q", "lines": "q"}
+        # array, since Cython takes no typed view of empty bytes
+        return Block.from_arrays(
+            **{name: array(kinds.get(name, "d"), bytes(data)) for name, data in arrays.items()})

@@ -1,6 +1,6 @@
 # The conversion of every coordinate that was ever touched, the choice of L, and the certificate.
 # A pure read: slots are looked at through `reading`, which settles a copy.
-from libc.math cimport copysign, fabs, sqrt
+from libc.math cimport copysign, fabs, isfinite, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 
@@ -8,32 +8,23 @@ from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.block cimport Block
 from streamlearn.engine.loss cimport Loss
 from streamlearn.engine.recent cimport Recent
-from streamlearn.engine.slots cimport Slots, find, spread
+from streamlearn.engine.slots cimport Slots, find, id_in_order, slot_in_order, spread, touched
 
 from streamlearn.errors import StreamlearnError
 
 cdef enum:
     STEPS = 10                 # L is looked for at L_hat * 2^k, k = -6 .. 3
     LOWEST = -6
-    POWER_STEPS = 12           # of the power iteration; it errs high while not converged
+    POWER_STEPS = 12           # of the power iteration: within a step of 2 of the largest, surely
 
 cdef struct Weight:
     int64_t id
     double value
 
 
-cdef int by_id(const void* a, const void* b) noexcept nogil:
-    cdef int64_t x = (<const Weight*>a).id, y = (<const Weight*>b).id
-    return (x > y) - (x < y)
-
-
 cdef int falling(const void* a, const void* b) noexcept nogil:
     cdef double x = (<const double*>a)[0], y = (<const double*>b)[0]
     return (x < y) - (x > y)
-
-
-cdef inline bint touched(const char* slot) noexcept nogil:
-    return (<const int64_t*>slot)[0] != 0
 
 
 cdef class Conversion:
@@ -82,13 +73,14 @@ cdef class Conversion:
         cdef double[3] bias
         cdef double* cell
         cdef Block block
-        cdef int64_t round, row, k, i, rows = 0
+        cdef int64_t round, row, k, i, begin, rows = 0
         cdef double dot, length, importance
         bias[0], bias[1], bias[2] = 1.0, 1.0, 0.0
         for block in (recent.old, recent.young):
-            vectors.reserve(block.ids, block.features, block.max_id)
-            rows += block.rows
-            for k in range(block.features):
+            begin = block.offsets[recent.first(block)]
+            vectors.reserve(block.ids + begin, block.features - begin, block.max_id)
+            rows += block.rows - recent.first(block)
+            for k in range(begin, block.features):
                 cell = <double*>(vectors.base + find(vectors, block.ids[k]) * 24)
                 (<int64_t*>cell)[0] = 1
                 # positive, since most data is, and uneven, so that no symmetry can hide the top
@@ -100,7 +92,7 @@ cdef class Conversion:
             if round:
                 for block in (recent.old, recent.young):
                     with nogil:
-                        for row in range(block.rows):
+                        for row in range(recent.first(block), block.rows):
                             importance = block.weights[row]
                             dot = bias[1] if self.bias != NULL else 0.0
                             for k in range(block.offsets[row], block.offsets[row + 1]):
@@ -140,18 +132,19 @@ cdef class Conversion:
         cdef double[STEPS] penalties
         cdef double[STEPS] losses
         cdef double[STEPS] margins
-        cdef double best, w, strength, value, slope, weight = 0.0
+        cdef double best, w, strength, value, slope
         cdef Reading reading
-        cdef int64_t i, row
+        cdef int64_t i, row, rows = 0
         cdef int k, chosen = 0
         cdef char* slot
         cdef Block block
+        self.slots.sort()
         for k in range(STEPS):
             candidates[k] = max(top * 2.0 ** (k + LOWEST), 2.0 * l2)
             penalties[k] = losses[k] = 0.0
         with nogil:
             for i in range(-1, self.slots.used):
-                slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
+                slot = self.bias if i < 0 else slot_in_order(self.slots, i)
                 if slot == NULL or not touched(slot):
                     continue
                 self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
@@ -161,14 +154,14 @@ cdef class Conversion:
         for block in (recent.old, recent.young):
             with nogil:
                 for row in range(recent.first(block), block.rows):
-                    weight += block.weights[row]
+                    rows += 1
                     self.margins(block, row, STEPS, candidates, margins)
                     for k in range(STEPS):
                         loss(margins[k], block.labels[row], &value, &slope)
                         losses[k] += block.weights[row] * value
-        best = losses[0] / max(weight, 1e-300) + penalties[0]
+        best = losses[0] / max(rows, 1) + penalties[0]
         for k in range(1, STEPS):
-            value = losses[k] / max(weight, 1e-300) + penalties[k]
+            value = losses[k] / max(rows, 1) + penalties[k]
             if value < best:
                 best, chosen = value, k
         self.smoothness = candidates[chosen]
@@ -205,17 +198,18 @@ cdef class Conversion:
         cdef Weight* weights = <Weight*>malloc(<size_t>(self.slots.used + 1) * sizeof(Weight))
         cdef Reading reading
         cdef double w, strength, violation = 0.0, off, penalty = 0.0, bias = 0.0, unit = 1.0 / scale
-        cdef double total = 0.0, weight = 0.0, value, slope, margin
+        cdef double total = 0.0, value, slope, margin
         cdef int64_t i, n = 0, seen = 0, row
         cdef char* slot
         cdef Block block
         cdef bint finite = True
         if weights == NULL:
             raise MemoryError("no memory for the weights of a snapshot")
+        self.slots.sort()
         try:
             with nogil:
                 for i in range(-1, self.slots.used):
-                    slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
+                    slot = self.bias if i < 0 else slot_in_order(self.slots, i)
                     if slot == NULL or not touched(slot):
                         continue
                     self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
@@ -234,11 +228,9 @@ cdef class Conversion:
                         continue
                     seen += 1
                     if w != 0.0:
-                        weights[n].id = i if self.slots.dense else self.slots.ids[i]
+                        weights[n].id = id_in_order(self.slots, i)
                         weights[n].value = w * unit
                         n += 1
-                if not self.slots.dense:
-                    qsort(weights, <size_t>n, sizeof(Weight), by_id)
             if not finite:
                 raise StreamlearnError("the model is not finite: learning has diverged; raise --l2 "
                                        "or --t0, or scale the values")
@@ -248,14 +240,16 @@ cdef class Conversion:
                         self.margins(block, row, 1, &self.smoothness, &margin)
                         loss(margin, (block.labels[row] - shift) * scale, &value, &slope)
                         total += block.weights[row] * value
-                        weight += block.weights[row]
             ids = bytearray(8 * n)
             values = bytearray(8 * n)
             fill(weights, n, ids, values)
         finally:
             free(weights)
-        unit = unit * unit                            # squared loss only: back to label units
-        mean_loss = total / weight * unit if weight > 0.0 else None
+        # Labels were scaled for the squared loss only: a gradient scales with them, a loss with
+        # their square. What overflows is not told.
+        mean_loss = total / len(recent) * unit * unit if len(recent) else None
+        if mean_loss is not None and not isfinite(mean_loss):
+            mean_loss = None
         return {
             "ids": bytes(ids),
             "weights": bytes(values),
@@ -263,7 +257,7 @@ cdef class Conversion:
             "seen": seen,
             "certificate": {
                 "violation": violation * unit if self.has_gradient else None,
-                "objective": None if mean_loss is None else mean_loss + penalty * unit,
+                "objective": None if mean_loss is None else mean_loss + penalty * unit * unit,
                 "recent_loss": mean_loss,
                 "recent_examples": len(recent),
                 "smoothness": self.smoothness if self.converts else None,

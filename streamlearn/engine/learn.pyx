@@ -10,8 +10,6 @@ from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.algorithms.schedule cimport (
     close_step, open_step, scaled_margin, take_slope,
 )
-from streamlearn.engine.block cimport EXTREME, EXTREME_NORM
-
 from streamlearn.errors import UsageError
 
 cdef extern from *:
@@ -132,8 +130,6 @@ cdef int64_t learn_rows(
                 streamlearn_prefetch(slots + numbers[k] * size)
         importance = rows.weights[row]
         y = (rows.labels[row] - task.label_shift) * task.label_scale
-        if not (rows.norms[row] < EXTREME_NORM and fabs(y) < EXTREME and importance < EXTREME):
-            return row
 
         begin(a, rows.norms[row] + (bias != NULL))
         if Algorithm is Adaptive:

@@ -32,7 +32,8 @@ cdef class Learner:
     cdef int begin_learning(self) except -1
     cdef int learn_rows(self, Block block, int64_t first, int64_t stop) except -1
     cdef int run(self, Block block, Rows* rows) except -1
-    cdef Block admit(self, Block block, int64_t first, int64_t stop)
+    cdef int take(self, Block block, int64_t stop) except -1
+    cdef Block admit(self, Block block, int64_t stop)
     cdef int freeze(self) except -1
     cdef Learner settled(self)
     cdef Conversion conversion(self)

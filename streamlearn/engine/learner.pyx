@@ -1,7 +1,7 @@
 # Learner: the one object that learns. It owns every slot and scalar; nothing the next example
 # depends on lives anywhere else, so that cutting a stream into blocks, or stopping and going on,
 # cannot change a bit of the result.
-from libc.math cimport floor, sqrt
+from libc.math cimport floor, isfinite, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
@@ -13,7 +13,7 @@ from streamlearn.engine.algorithms cimport frozen, suffix
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.loss cimport curvature, loss_named
 from streamlearn.engine.recent cimport Recent
-from streamlearn.engine.slots cimport Slots, find
+from streamlearn.engine.slots cimport Slots, find, id_in_order, slot_in_order, touched
 
 from streamlearn.errors import Divergence, ModelError, UsageError
 
@@ -139,18 +139,31 @@ cdef class Learner:
 
     def learn(self, Block block):
         """Learn every row in order. Raises Divergence with the example's number and line."""
-        cdef int64_t first = 0, last
+        cdef int64_t extreme = block.first_extreme()
         if self.broken is not None:
             raise self.broken
+        self.take(block, block.rows if extreme < 0 else extreme)
+        if extreme >= 0:
+            raise Divergence(
+                self.t + 1, block.lines[extreme],
+                "a value, label or weight beyond 1e50 in size cannot be learned from; scale the "
+                "data. Nothing of this example was learned")
+
+    cdef int take(self, Block block, int64_t stop) except -1:
+        """Rows 0 .. stop-1: to those that wait while the warm-up goes on, to the loop after it."""
+        cdef int64_t first = 0, last
+        if self.spec["max_features"]:
+            block = self.admit(block, stop)
         if self.pending is not None:
-            last = min(block.rows, self.warmup - self.pending.rows)
+            last = min(stop, self.warmup - self.pending.rows)
             while first < last and self.pending.features < WARMUP_FEATURES:
                 self.pending.append(block, first, first + 1)
                 first += 1
             if self.pending.rows < self.warmup and self.pending.features < WARMUP_FEATURES:
-                return
+                return 0
             self.begin_learning()
-        self.learn_rows(block, first, block.rows)
+        self.learn_rows(block, first, stop)
+        return 0
 
     cdef int begin_learning(self) except -1:
         """The warm-up is over: set what it was for, and learn the examples that waited."""
@@ -165,10 +178,12 @@ cdef class Learner:
             for i in range(waiting.rows):
                 mean += waiting.labels[i]
                 alike &= waiting.labels[i] == waiting.labels[0]
-            mean /= waiting.rows
+            mean = waiting.labels[0] if alike else mean / waiting.rows
             for i in range(waiting.rows):
                 spread += (waiting.labels[i] - mean) ** 2
-            spread = 1.0 if alike else sqrt(spread / waiting.rows)
+            spread = sqrt(spread / waiting.rows)
+            if spread == 0.0:                  # alike, or apart by less than a square can tell
+                spread = 1.0
             self.task.label_shift = mean if self.bias != NULL else 0.0
             self.task.label_scale = 1.0 / spread
         else:
@@ -189,10 +204,6 @@ cdef class Learner:
         cdef int64_t begin, many
         if first >= stop:
             return 0
-        if self.spec["max_features"]:
-            block = self.admit(block, first, stop)
-            stop -= first
-            first = 0
         begin = block.offsets[first]
         many = block.offsets[stop] - begin
         self.slots.reserve(block.ids + begin, many, block.max_id)
@@ -227,7 +238,7 @@ cdef class Learner:
     cdef int run(self, Block block, Rows* rows) except -1:
         """The loop over a stretch of rows, for one phase or both."""
         cdef Task task = self.task
-        cdef int64_t reached, second
+        cdef int64_t reached, second, before = self.time()
         cdef bint both = self.two_phases and self.second.frozen.count >= 0
         with nogil:
             reached = self.kernel.learn(&self.algorithm, &task, rows, &self.tally)
@@ -245,25 +256,25 @@ cdef class Learner:
             self.second.frozen.t += reached - rows.first
         if second < rows.stop:
             self.broken = Divergence(
-                self.time() + 1, block.lines[second],
-                f"learning diverged with loss {self.spec['loss']}; nothing of this example was "
-                "learned. Scale the values, raise --l2, or leave --t0 at auto")
+                before + second - rows.first + 1, block.lines[second],
+                f"learning diverged with loss {self.spec['loss']}: the margin left the finite "
+                "numbers. Scale the values, raise --l2, or leave --t0 at auto")
             raise self.broken
         return 0
 
-    cdef Block admit(self, Block block, int64_t first, int64_t stop):
-        """Rows without the features that max_features keeps out: first come, first kept."""
+    cdef Block admit(self, Block block, int64_t stop):
+        """Rows 0 .. stop-1 without the features that max_features keeps out; the first stay."""
         cdef int64_t bound = self.spec["max_features"], row, k, number, n
         cdef Block kept = self.admitted
         kept.clear()
-        kept.append(block, first, stop)
+        kept.append(block, 0, stop)
         n = 0
         for row in range(kept.rows):
             k = kept.offsets[row]
             kept.offsets[row] = n
-            while k < block.offsets[first + row + 1] - block.offsets[first]:
+            while k < block.offsets[row + 1]:
                 number = find(self.slots, kept.ids[k])
-                if number < 0 or (<int64_t*>(self.slots.base + number * self.slots.size))[0] == 0:
+                if number < 0 or not touched(self.slots.base + number * self.slots.size):
                     if self.known >= bound:
                         self.ignored += 1
                         k += 1
@@ -290,7 +301,7 @@ cdef class Learner:
         with nogil:
             for i in range(-1, self.slots.used):
                 slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
-                if slot == NULL or (<int64_t*>slot)[0] == 0:
+                if slot == NULL or not touched(slot):
                     continue
                 self.kernel.read(&self.algorithm, slot, i >= 0, &reading)
                 frozen.hand_in(<frozen.FrozenSlot*>(slot + self.second_offset), reading.mean)
@@ -349,6 +360,10 @@ cdef class Learner:
             raise self.broken
         if settled is not self:
             return settled.snapshot(smoothness, evidence, max_nonzeros)
+        if smoothness is not None and not (smoothness > 0.0 and isfinite(smoothness)):
+            raise UsageError(f"smoothness {smoothness}: expected a finite number > 0")
+        if max_nonzeros is not None and max_nonzeros < 0:
+            raise UsageError(f"max_nonzeros {max_nonzeros}: expected a whole number >= 0")
         c = self.conversion()
         if smoothness is None:
             smoothness = self.spec["smoothness"]
@@ -360,6 +375,8 @@ cdef class Learner:
         if evidence is not None:
             if self.spec["kernel"] != "adaptive" or self.spec["l1"] > 0.0:
                 raise UsageError("evidence is a setting of adaptivesl without l1 only")
+            if not isfinite(evidence):
+                raise UsageError(f"evidence {evidence}: expected a finite number")
             if evidence < self.spec["evidence"]:
                 raise UsageError(
                     f"evidence {evidence:g} is below {self.spec['evidence']:g}, with which this "
@@ -381,20 +398,25 @@ cdef class Learner:
         """Everything the next example depends on, by name; from_state is the inverse."""
         cdef int64_t i, n = 0, words = self.slots.size // 8, w, seen = self.slots.seen()
         cdef int64_t* cells
+        cdef char* slot
+        if self.broken is not None:
+            raise self.broken
         fields = self.fields()
         ids = bytearray(8 * seen)
         columns = [bytearray(8 * seen) for _ in fields]
         cdef int64_t* id_cells = <int64_t*><char*>ids
+        self.slots.sort()
         for i in range(self.slots.used):
-            if (<int64_t*>(self.slots.base + i * self.slots.size))[0] != 0:
-                id_cells[n] = i if self.slots.dense else self.slots.ids[i]
+            if touched(slot_in_order(self.slots, i)):
+                id_cells[n] = id_in_order(self.slots, i)
                 n += 1
         for w in range(words):
             cells = <int64_t*><char*>(<bytearray>columns[w])
             n = 0
             for i in range(self.slots.used):
-                if (<int64_t*>(self.slots.base + i * self.slots.size))[0] != 0:
-                    cells[n] = (<int64_t*>(self.slots.base + i * self.slots.size))[w]
+                slot = slot_in_order(self.slots, i)
+                if touched(slot):
+                    cells[n] = (<int64_t*>slot)[w]
                     n += 1
         return {
             "spec": dict(self.spec),
@@ -409,7 +431,7 @@ cdef class Learner:
             "ids": bytes(ids),
             "slots": {name: bytes(c) for name, c in zip(fields, columns, strict=True)},
             "bias": self.bias[:self.slots.size] if self.bias != NULL else None,
-            "pending": self.pending.arrays() if self.pending is not None else None,
+            "pending": self.pending.state() if self.pending is not None else None,
             "recent": self.recent.state(),
         }
 
@@ -451,6 +473,8 @@ cdef class Learner:
         new.task.label_shift = state["label_shift"]
         new.task.label_scale = state["label_scale"]
         new.next_freeze = state["next_freeze"]
+        if new.two_phases and new.next_freeze <= new.tally.examples:
+            raise ModelError("the state's next freeze lies in the past")
         new.ignored = state["ignored"]
         new.known = state["known"]
         if count:

@@ -41,7 +41,7 @@ cdef class Recent:
 
     def state(self):
         """Both generations, for a checkpoint."""
-        return [self.old.arrays(), self.young.arrays()]
+        return [self.old.state(), self.young.state()]
 
     def restore(self, state):
         self.old, self.young = (Block.from_bytes(arrays) for arrays in state)

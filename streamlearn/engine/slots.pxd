@@ -14,6 +14,8 @@ cdef class Slots:
     cdef int64_t* ids                # id of each slot
     cdef int64_t ids_room
     cdef uint64_t mask
+    cdef int64_t* order              # slot numbers by rising id, as of the last sort()
+    cdef int64_t sorted              # how many those are
     cdef int64_t next_look            # number of ids at which to ask whether to go dense again
 
     cdef int reserve(self, const int64_t* ids, int64_t count, int64_t max_id) except -1
@@ -23,6 +25,25 @@ cdef class Slots:
     cdef int gather(self) except -1
     cdef int rehash(self, uint64_t cells) except -1
     cdef int64_t add(self, int64_t id) except -1
+    cdef int sort(self) except -1
+
+
+cdef inline bint touched(const char* slot) noexcept nogil:
+    """The first word of every slot is a time stamp; 0 means never seen."""
+    return (<const int64_t*>slot)[0] != 0
+
+
+cdef inline int64_t in_order(Slots slots, int64_t i) noexcept nogil:
+    return i if slots.dense else slots.order[i]
+
+
+cdef inline char* slot_in_order(Slots slots, int64_t i) noexcept nogil:
+    """The i-th slot by rising id, i < used; needs sort() before."""
+    return slots.base + in_order(slots, i) * slots.size
+
+
+cdef inline int64_t id_in_order(Slots slots, int64_t i) noexcept nogil:
+    return i if slots.dense else slots.ids[slots.order[i]]
 
 
 cdef inline uint64_t spread(int64_t id) noexcept nogil:

@@ -5,7 +5,7 @@
 # come back to dense when the ids have filled up to an eighth. Where a slot lives never changes what
 # is learned.
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy
 
 cdef extern from *:
@@ -36,6 +36,16 @@ cdef int64_t SPARSE = 16        # dense -> scattered beyond this many cells an i
 cdef int64_t FULL = 8           # scattered -> dense within this many
 
 
+cdef struct Keyed:
+    int64_t id
+    int64_t number
+
+
+cdef int by_id(const void* a, const void* b) noexcept nogil:
+    cdef int64_t x = (<const Keyed*>a).id, y = (<const Keyed*>b).id
+    return (x > y) - (x < y)
+
+
 cdef class Slots:
     """Zero-initialised slots of a fixed size, found by feature id."""
 
@@ -49,6 +59,7 @@ cdef class Slots:
         free(self.keys)
         free(self.places)
         free(self.ids)
+        free(self.order)
 
     @property
     def bytes(self):
@@ -78,7 +89,7 @@ cdef class Slots:
         cdef int64_t i, count = 0
         with nogil:
             for i in range(self.used):
-                count += (<int64_t*>(self.base + i * self.size))[0] != 0
+                count += touched(self.base + i * self.size)
         return count
 
     cdef int reserve(self, const int64_t* ids, int64_t count, int64_t max_id) except -1:
@@ -135,6 +146,30 @@ cdef class Slots:
         self.ids = ids
         self.ids_room = room
 
+    cdef int sort(self) except -1:
+        """Bring `order` up to date, so that sums run by rising id wherever the slots live."""
+        cdef Keyed* pairs
+        cdef int64_t i
+        if self.dense or self.sorted == self.used:
+            return 0
+        pairs = <Keyed*>malloc(<size_t>self.used * sizeof(Keyed))
+        free(self.order)
+        self.order = <int64_t*>malloc(<size_t>self.used * 8)
+        self.sorted = 0
+        if pairs == NULL or self.order == NULL:
+            free(pairs)
+            raise MemoryError("no memory to sort the features; --max-features bounds the model")
+        with nogil:
+            for i in range(self.used):
+                pairs[i].id = self.ids[i]
+                pairs[i].number = i
+            qsort(pairs, <size_t>self.used, sizeof(Keyed), by_id)
+            for i in range(self.used):
+                self.order[i] = pairs[i].number
+        free(pairs)
+        self.sorted = self.used
+        return 0
+
     cdef int rehash(self, uint64_t cells) except -1:
         """Build the table anew with this many cells (a power of two)."""
         cdef int64_t* keys = <int64_t*>malloc(cells * 8)
@@ -171,12 +206,13 @@ cdef class Slots:
             raise
         self.widen_ids(max(count + 1, 1024))
         for i in range(span):
-            if (<int64_t*>(old + i * self.size))[0] != 0:
+            if touched(old + i * self.size):
                 memcpy(self.base + n * self.size, old + i * self.size, self.size)
                 self.ids[n] = i
                 n += 1
         streamlearn_unmap(old, <size_t>(had * self.size))
         self.used = n
+        self.sorted = 0
         self.dense = False
         while cells < 4 * <uint64_t>(n + 1):
             cells *= 2

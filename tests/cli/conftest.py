@@ -90,6 +90,7 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[Any]]:
         env: dict[str, str] | None = None,
         code: int = 0,
         cwd: Path = tmp_path,
+        timeout: float = PATIENCE,
         **options: Any,
     ) -> subprocess.CompletedProcess[Any]:
         result = subprocess.run(
@@ -99,7 +100,7 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[Any]]:
             stderr=options.pop("stderr", subprocess.PIPE),
             env=environment(env),
             cwd=cwd,
-            timeout=PATIENCE,
+            timeout=timeout,
             check=False,
             **options,
         )

@@ -331,6 +331,18 @@ def test_a_newer_file_says_upgrade(run, learned, tmp_path):
     assert "upgrade" in shown.stderr
 
 
+@pytest.mark.parametrize("freeze", [-1, 3])
+def test_a_state_that_would_go_back_in_time_is_refused(run, lines, tmp_path, freeze):
+    """A good checksum over a wrong inside: phase one of optimalsl would end before the present."""
+    run("fit", "--algo", "optimalsl", "--save-state", "s", stdin=b"".join(lines[:300]))
+    body = unpack((tmp_path / "s").read_bytes(), STATE, "s")
+    body["learner"]["next_freeze"] = freeze
+    rest = {k: v for k, v in body.items() if k not in ("format", "version", "checksum")}
+    (tmp_path / "s").write_bytes(pack(STATE, rest))
+    shown = run("fit", "--resume", "s", "-o", "m", stdin=b"".join(lines[300:]), code=65, timeout=8)
+    assert shown.stderr.splitlines()[-1].startswith("streamlearn: s: ")
+
+
 def test_a_state_is_not_taken_for_a_model_nor_the_other_way_round(run, learned):
     shown = run("predict", "-m", learned / "state.sl", stdin=GOOD, code=65)
     assert "'streamlearn-state', expected 'streamlearn-model'" in shown.stderr

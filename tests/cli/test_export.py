@@ -61,8 +61,9 @@ def made(
         seen=len(ids),
         labels=labels if LOSSES[loss].classifies else None,
         normalize=normalize,
-        progress={},
-        certificate={},
+        progress={"examples": 5, "weight": 5.0, "loss": 1.0, "errors": 0.0},
+        certificate={"violation": None, "objective": None},
+        counters={"bad_lines": 0, "blank_lines": 0, "ignored_features": 0},
     )
 
 

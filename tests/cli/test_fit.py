@@ -19,7 +19,7 @@ from random import Random
 
 import pytest
 
-from streamlearn.catalogue import ALGORITHMS
+from streamlearn.catalogue import ALGORITHMS, PARAMETERS
 from streamlearn.container import unpack
 
 if sys.version_info >= (3, 14):
@@ -28,6 +28,12 @@ else:
     zstd = pytest.importorskip("backports.zstd")
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd.compress}
+EVIDENCE = f"{PARAMETERS['evidence'].default:g}"
+
+
+def is_row(line: str) -> bool:
+    """A row of --progress jsonl, not one of its other lines."""
+    return line.startswith('{"examples"')
 
 
 def leftovers(folder) -> list[str]:
@@ -233,10 +239,12 @@ def test_a_state_may_be_saved_over_the_one_resumed_from(run, lines, learned, tmp
     [
         (("--algo", "sgd"), "adaptivesl", "sgd"),
         (("--loss", "hinge"), "logistic", "hinge"),
-        (("--evidence", "2.5"), "0.9", "2.5"),
+        (("--evidence", "2.5"), EVIDENCE, "2.5"),
         (("--normalize", "l2"), "none", "l2"),
         (("--max-features", "17"), "0", "17"),
         (("--l2", "0.125"), "nothing", "0.125"),
+        (("--eta", "4"), "eta = auto", "4"),
+        (("--labels", "2,3"), "labels", "--labels 2,3"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -249,8 +257,8 @@ def test_resume_refuses_a_flag_that_says_otherwise(run, learned, tmp_path, said,
 
 
 def test_resume_accepts_a_flag_that_says_the_same(run, lines, learned):
-    run("fit", "--resume", learned / "state.sl", "--evidence", "0.9", "--eta", "auto", "--bias",
-        "--loss", "logistic")
+    run("fit", "--resume", learned / "state.sl", "--evidence", EVIDENCE, "--eta", "auto",
+        "--bias", "--loss", "logistic")
 
 
 @pytest.mark.parametrize(("first", "second"), [(b"-1", b"0"), (b"0", b"-1")])
@@ -371,7 +379,7 @@ def test_the_model_is_exactly_sparse(learned, model_of):
 def test_the_settings_in_force_are_one_line(run, lines):
     shown = run("fit", "--eta", "4", stdin=b"".join(lines[:5]))
     first = shown.stderr.splitlines()[0]
-    for word in ("algo=adaptivesl", "loss=logistic", "evidence=0.9", "eta=4", "bias=true",
+    for word in ("algo=adaptivesl", "loss=logistic", f"evidence={EVIDENCE}", "eta=4", "bias=true",
                  "normalize=none", "smoothness=auto"):
         assert word in first.split()
 
@@ -400,6 +408,13 @@ def test_progress_bar_counts_examples(run, data):
     assert shown.stdout == b""
 
 
+def test_progress_bar_ends_full(run, lines, tmp_path):
+    (tmp_path / "many").write_bytes(b"".join(lines * 25))
+    shown = run("fit", "many", "--progress", "bar")
+    last = [line for line in shown.stderr.split("\r") if "%" in line][-1]
+    assert "100%  15,000 examples" in last
+
+
 def test_progress_jsonl_parses_and_ends_with_the_model(start, rows, model_of, tmp_path):
     """One row is awaited before more is written, so that there are rows to compare."""
     texts = rows(9000, seed=4)
@@ -408,9 +423,9 @@ def test_progress_jsonl_parses_and_ends_with_the_model(start, rows, model_of, tm
         fit.write(b"".join(texts[begin:end]))
         if end < 9000:
             fit.wait_for(
-                lambda line, end=end: line[0] == "{" and json.loads(line)["examples"] >= end
+                lambda line, end=end: is_row(line) and json.loads(line)["examples"] >= end
             )
-    told = [json.loads(line) for line in fit.finish().stderr.splitlines() if line[0] == "{"]
+    told = [json.loads(line) for line in fit.finish().stderr.splitlines() if is_row(line)]
     assert len(told) >= 5
     assert all(a["examples"] < b["examples"] for a, b in pairwise(told))
     assert all(a["elapsed"] <= b["elapsed"] for a, b in pairwise(told))
@@ -422,17 +437,26 @@ def test_progress_jsonl_parses_and_ends_with_the_model(start, rows, model_of, tm
     assert last["loss"] == model.progress["loss"] / 9000
 
 
+def test_no_row_of_the_progress_is_told_twice(run, rows):
+    """A file that ends where a row was due: the last row still has something new to say."""
+    shown = run("fit", "--progress", "jsonl", stdin=b"".join(rows(2000, seed=4)))
+    told = [json.loads(line) for line in shown.stderr.splitlines() if is_row(line)]
+    assert told[-1]["examples"] == 2000
+    assert all(a["examples"] < b["examples"] for a, b in pairwise(told))
+    assert all(row["since"] > 0.0 for row in told)
+
+
 def test_regression_has_no_error_rate(run, rows):
     shown = run("fit", "--loss", "squared", "--progress", "jsonl",
                 stdin=b"".join(rows(50, 2, labels=None)))
-    last = [line for line in shown.stderr.splitlines() if line[0] == "{"][-1]
+    last = [line for line in shown.stderr.splitlines() if is_row(line)][-1]
     assert json.loads(last)["error"] is None
 
 
 def test_a_trickling_pipe_is_learned_from_before_it_ends(start, rows, tmp_path):
     fit = start("fit", "--progress", "jsonl")
     fit.write(b"".join(rows(2000, seed=4)))
-    row = json.loads(fit.wait_for(lambda line: line.startswith("{")))
+    row = json.loads(fit.wait_for(lambda line: is_row(line)))
     assert 1000 <= row["examples"] <= 2000
     assert fit.process.poll() is None
     assert not (tmp_path / "model.sl").exists()
@@ -458,7 +482,7 @@ def test_ctrl_c_writes_the_model_so_far_and_says_so(start, run, rows, tmp_path):
     texts = rows(3000, seed=4)
     fit = start("fit", "-o", "m", "--save-state", "s", "--progress", "jsonl")
     fit.write(b"".join(texts[:2500]))
-    fit.wait_for(lambda line: line[0] == "{" and json.loads(line)["examples"] >= 1000)
+    fit.wait_for(lambda line: is_row(line) and json.loads(line)["examples"] >= 1000)
     fit.process.send_signal(signal.SIGINT)
     shown = fit.finish(code=130)
     said = next(line for line in shown.stderr.splitlines() if "interrupted" in line)
@@ -539,6 +563,11 @@ def test_an_existing_model_is_replaced_whole(run, lines, learned, tmp_path):
     run("fit", stdin=b"".join(lines))
     assert (tmp_path / "model.sl").read_bytes() == (learned / "model.sl").read_bytes()
     assert leftovers(tmp_path) == []
+
+
+def test_model_and_state_cannot_be_the_same_file(run, lines, tmp_path):
+    run("fit", "-o", "same", "--save-state", "same", stdin=b"".join(lines), code=64)
+    assert not (tmp_path / "same").exists()
 
 
 def test_a_named_pipe_takes_the_model(start, lines, learned, tmp_path):

@@ -8,9 +8,10 @@ import subprocess
 import numpy as np
 import pytest
 
-from streamlearn.catalogue import ALGORITHMS
+from streamlearn.catalogue import ALGORITHMS, PARAMETERS
 
 GOOD = b"+1 1:1 2:0.5\n-1 2:1 3:2\n"
+EVIDENCE = PARAMETERS["evidence"].default
 
 
 def parsed(text: bytes) -> tuple[np.ndarray, np.ndarray, list[dict[int, float]]]:
@@ -375,21 +376,21 @@ def test_a_snapshot_with_max_nonzeros_equals_that_of_fit(run, lines, learned, tm
 
 def test_more_evidence_makes_a_snapshot_sparser(run, learned, model_of, tmp_path):
     counts = []
-    for evidence in ("0.9", "2", "4", "100"):
+    for evidence in (EVIDENCE, 2.0, 4.0, 100.0):
         run("snapshot", learned / "state.sl", "--evidence", evidence, "-o", "m")
         model = model_of(tmp_path / "m")
-        assert model.settings["evidence"] == float(evidence)
+        assert model.settings["evidence"] == evidence
         counts.append(model.nonzeros)
-        if evidence == "0.9":
+        if evidence == EVIDENCE:
             assert (tmp_path / "m").read_bytes() == (learned / "model.sl").read_bytes()
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[1] > counts[-1] == 0
 
 
 def test_less_evidence_than_learned_with_is_refused(run, learned, tmp_path):
-    shown = run("snapshot", learned / "state.sl", "--evidence", "0.5", code=64)
-    assert "0.5" in shown.stderr
-    assert "0.9" in shown.stderr
+    shown = run("snapshot", learned / "state.sl", "--evidence", "0.25", code=64)
+    assert "0.25" in shown.stderr
+    assert f"{EVIDENCE:g}" in shown.stderr
     assert not (tmp_path / "model.sl").exists()
 
 

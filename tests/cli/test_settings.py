@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streamlearn._version import __version__
-from streamlearn.catalogue import ALGORITHMS, LOSSES
+from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS
 from streamlearn.cli import COMMANDS
 
 GOOD = b"+1 1:1 2:0.5\n-1 2:1 3:2\n"
@@ -238,4 +238,4 @@ def test_the_help_of_fit_names_every_algorithm_and_default(run):
     told = run("fit", "--help").stdout.decode()
     assert [name for name in ALGORITHMS if name not in told] == []
     assert "(default: adaptivesl)" in told
-    assert "(default: 0.9)" in told
+    assert f"(default: {PARAMETERS['evidence'].default})" in told

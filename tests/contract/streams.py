@@ -1,4 +1,4 @@
-"""Seeded random sparse streams, the way from them into a learner, and the way back; no assertions.
+"""Seeded random sparse streams, the way into a learner, and the way back; it tests nothing.
 
 A stream is dense here, one column a feature, because the twins are; zeros never reach a learner.
 """
@@ -127,10 +127,9 @@ def dense_weights(
     snapshot: dict[str, Any], columns: int, ids: Sequence[int] | None = None
 ) -> np.ndarray:
     """The weight of every column; `ids` is the renaming that the stream was fed with."""
-    w = np.zeros(columns)
-    place = {int(name): column for column, name in enumerate(range(columns) if ids is None else ids)}
-    for name, weight in zip(ids_of(snapshot), weights_of(snapshot), strict=True):
-        w[place[int(name)]] = weight
+    weights = dict(zip(ids_of(snapshot).tolist(), weights_of(snapshot).tolist(), strict=True))
+    w = np.array([weights.pop(int(name), 0.0) for name in (range(columns) if ids is None else ids)])
+    assert not weights, f"weights of unknown ids: {weights}"
     return w
 
 

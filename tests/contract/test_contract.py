@@ -7,11 +7,15 @@ but what only one algorithm promises. Conversion, slots and losses have files of
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from contract.streams import (
     Stream,
     bias_of,
@@ -26,10 +30,7 @@ from contract.streams import (
     to_block,
     weights_of,
 )
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from reference.twins import Twin, train
-
 from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, engine_spec, resolve
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
@@ -46,11 +47,12 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "no_bias": {"bias": False},
     "no_l1": {"l1": 0.0},
     "strong_l1": {"l1": 0.2},
-    "papers_schedule": {"t0": 0.0, "step_cap": "on"},
+    "papers_schedule": {"t0": 0.0},
+    "papers_schedule_capped": {"t0": 0.0, "step_cap": "on"},
     "offset": {"t0": 3.5},
     "uncapped": {"step_cap": "off"},
     "subgradient": {"l1_step": "subgradient"},
-    "subgradient_papers": {"l1_step": "subgradient", "t0": 0.0, "step_cap": "on"},
+    "subgradient_capped": {"l1_step": "subgradient", "t0": 0.0, "step_cap": "on"},
     "linear": {"weights": "linear"},
     "suffix": {"weights": "suffix"},
     "suffix_long": {"weights": "suffix", "alpha": 0.7},
@@ -88,6 +90,9 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+LOGISTIC_ONLY = {"papers_schedule"}  # uncapped steps of 1/l2 make the other losses diverge
+
+
 def takes(algo: str, variation: dict[str, Any]) -> bool:
     return all(name in ALGORITHMS[algo].parameters for name in variation)
 
@@ -95,7 +100,7 @@ def takes(algo: str, variation: dict[str, Any]) -> bool:
 CASES = [
     pytest.param(algo, loss, variation, id=f"{algo}-{loss}-{name}")
     for (algo, loss), (name, variation) in itertools.product(PAIRS, VARIATIONS.items())
-    if takes(algo, variation)
+    if takes(algo, variation) and (loss == "logistic" or name not in LOGISTIC_ONLY)
 ]
 every_case = pytest.mark.parametrize(("algo", "loss", "variation"), CASES)
 every_pair = pytest.mark.parametrize(
@@ -179,7 +184,10 @@ def test_agrees_with_the_dense_twin_in_any_combination(algo: str, loss: str) -> 
             for name, values in OPTIONS.items()
             if name in ALGORITHMS[algo].parameters and rng.random() < 0.8
         }
-        if drawn.get("t0", "auto") != "auto" and loss != "logistic":
+        # Uncapped first steps blow up, or saturate the logistic loss: its slope of 1e-20 leaves u
+        # so near to 0, where the subgradient jumps, that rounding decides.
+        saturates = loss != "logistic" or drawn.get("l1_step") == "subgradient"
+        if drawn.get("t0", "auto") != "auto" and saturates:
             drawn["step_cap"] = "on"
         if "evidence" in drawn:
             drawn.pop("l1", None)
@@ -396,6 +404,14 @@ def test_weights_of_one_are_no_weights(algo: str, loss: str) -> None:
 # ---- 8 nothing that is not finite is ever served
 
 
+def refusal_of(action: Callable[[], Any]) -> Divergence | None:
+    try:
+        action()
+    except Divergence as refusal:
+        return refusal
+    return None
+
+
 def assert_broken(learner: Learner, example: int) -> None:
     for ask in (learner.snapshot, lambda: learner.learn(to_block(random_stream("squared", 1, 1)))):
         with pytest.raises(Divergence) as again:
@@ -449,10 +465,11 @@ def test_values_too_large_to_square_are_refused(algo: str, loss: str, settled: b
         if not refused:
             assert_finite(learn(learner, stream, 7))
             continue
-        with pytest.raises(Divergence) as caught:
-            learn(learner, stream, 7)
-            learner.snapshot()  # while warming up, only now is anything learned
-        assert (caught.value.example, caught.value.line) == (bad + 1, bad + 1)
+        # while warming up, only a snapshot learns anything
+        feed = partial(learn, learner, stream, 7)
+        refusal = refusal_of(feed) or refusal_of(learner.snapshot)
+        assert refusal is not None
+        assert (refusal.example, refusal.line) == (bad + 1, bad + 1)
 
 
 @pytest.mark.parametrize("label", [1e49, 1e52, 1e160, 1e300])
@@ -460,10 +477,10 @@ def test_values_too_large_to_square_are_refused(algo: str, loss: str, settled: b
 def test_huge_labels_are_learned_or_refused(algo: str, label: float) -> None:
     stream = Stream(np.ones((4, 1)), np.array([1.0, 2.0, label, 1.0]))
     learner = fresh(algo, "squared", **settings_for(algo, "squared", {}))
-    try:
-        learn(learner, stream)
+    refusal = refusal_of(lambda: learn(learner, stream)) or refusal_of(learner.snapshot)
+    if refusal is None:
         assert_finite(learner)
-    except Divergence as refusal:
+    else:
         assert refusal.example == refusal.line == 3
 
 
@@ -528,18 +545,14 @@ def test_extreme_values_end_finite_or_refused(
         np.array(weights),
     )
     learner = fresh(algo, loss, **(schedule if takes(algo, schedule) else {}))
-    try:
-        learner.learn(block)
-    except Divergence as refusal:
+    learning = refusal_of(lambda: learner.learn(block))
+    if learning is not None:
+        assert_broken(learner, learning.example)
+    refusal = learning or refusal_of(learner.snapshot)
+    if refusal is None:
+        assert_finite(learner)
+    else:
         assert refusal.example == refusal.line
-        assert_broken(learner, refusal.example)
-        return
-    try:
-        learner.snapshot()
-    except Divergence as refusal:
-        assert refusal.example == refusal.line
-        return
-    assert_finite(learner)
 
 
 # ---- 9 memory

@@ -49,7 +49,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_console_commands_work_in_the_order_of_the_readme(root: Path, folder: Path) -> None:
+def test_commands_and_program_work_in_the_order_of_the_readme(root: Path, folder: Path) -> None:
     commands = [
         line[2:]
         for block in blocks(root, "console")
@@ -62,9 +62,6 @@ def test_console_commands_work_in_the_order_of_the_readme(root: Path, folder: Pa
         assert result.returncode == 0, f"{command}\n{result.stderr}"
         assert "Traceback" not in result.stderr
     assert (folder / "tiny.sl").stat().st_size < (folder / "run.state").stat().st_size
-
-
-def test_python_block_works_on_the_model_of_the_commands(root: Path, folder: Path) -> None:
     (program,) = blocks(root, "python")
     (folder / "program.py").write_text(program)
     result = shell("python program.py", folder)

@@ -180,10 +180,8 @@ def averaging_weights(T: int, t0: float, scheme: str, alpha: float, total: int |
         return times - 1 + t0  # n_t
     if scheme != "suffix":
         raise ValueError(f"unknown weights {scheme!r}")
-    if total is None:
-        start = two_bucket_start(T, alpha)
-    else:
-        start = total - suffix_length(alpha, total) + 1
+    exact = total is not None
+    start = total - suffix_length(alpha, total) + 1 if exact else two_bucket_start(T, alpha)
     return (times >= start).astype(float)
 
 

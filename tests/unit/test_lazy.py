@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from contract.streams import fresh, ids_of, weights_of
 from streamlearn.engine.block import Block
 

@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 import pytest
-from reference import losses
-from streamlearn.engine.loss import evaluate
 
+from reference import losses
 from streamlearn.catalogue import LOSSES
+from streamlearn.engine.loss import evaluate
 from streamlearn.errors import UsageError
 
 # z: (value, slope)

@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
+
 from contract.streams import (
     Stream,
     dense_weights,
@@ -20,10 +21,9 @@ from contract.streams import (
     to_block,
     weights_of,
 )
+from streamlearn.catalogue import ALGORITHMS
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
-
-from streamlearn.catalogue import ALGORITHMS
 from streamlearn.errors import DataError, ModelError
 
 TOP = 2**63 - 1
