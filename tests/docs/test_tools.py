@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,9 +60,3 @@ def test_tools_leave_the_source_tree_clean(root: Path) -> None:
     assert not [line for line in left if line.endswith((".so", ".c", ".sl", ".log"))]
 
 
-def test_modules_run_as_a_program() -> None:
-    for words in (["-m", "streamlearn", "--version"], ["-m", "streamlearn", "--help"]):
-        result = subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, timeout=60, check=True
-        )
-        assert "streamlearn" in result.stdout
