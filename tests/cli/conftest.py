@@ -19,7 +19,6 @@ import pytest
 import streamlearn
 from streamlearn.model import Model
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0  # seconds before a hanging command is a failed test
 HUGE_IDS = (10**12, 2**53 + 1, 2**63 - 1)
 
@@ -28,13 +27,9 @@ HUGE_IDS = (10**12, 2**53 + 1, 2**63 - 1)
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    """Ours without settings of the user; the repository first only if the package lives there."""
+    """Ours without settings of the user; the package that is tested here comes first."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("STREAMLEARN_", "PYTHON"))}
-    path = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
-    if ROOT in Path(streamlearn.__file__).resolve().parents:
-        path.insert(0, str(ROOT))
-    if path:
-        kept["PYTHONPATH"] = os.pathsep.join(path)
+    kept["PYTHONPATH"] = str(Path(streamlearn.__file__).resolve().parents[1])
     kept["PYTHONWARNINGS"] = "error"
     return {**kept, **(extra or {})}
 

@@ -1,7 +1,7 @@
 """Dense twins of the learners, every coordinate moved at every step; no lazy updates, no speed.
 
-Inside, the bias is one more column, all ones and without l1 (all zeros when there is no bias, so
-that nothing ever moves it). Time is t = 1..T: w_t predicts example t, w_{T+1} is the last iterate.
+Here are the averaging and converting learners; the other families have files of their own. The bias
+column and the counting of time are those of common.
 """
 
 from collections.abc import Callable
@@ -10,35 +10,25 @@ from math import ceil, floor
 
 import numpy as np
 
-from . import losses
+from . import batch, dual, forward, losses, mirror
+from .common import Array, Path, Twin, descend, l1_weights, pack, soft_threshold
 
-Array = np.ndarray
-
-
-@dataclass
-class Twin:
-    """What a learner holds and serves after t examples; zeros where something does not exist."""
-
-    weights: Array  # (d,) the served model
-    bias: float
-    last: Array  # (d,) w_{T+1}
-    mean: Array  # (d,) averaged iterate (optimalsl: the served frozen point)
-    gradient: Array  # (d,) averaged gradient, ridge included
-    t: int
-    bias_last: float
-    bias_mean: float
-    bias_gradient: float
-    progressive_loss: float  # sum of importance * loss before learning
-
-
-@dataclass
-class Path:
-    """The iterates and loss gradients of a whole run; row t belongs to time t, row 0 is unused."""
-
-    w: Array  # (T + 2, d + 1), rows 1..T+1
-    g: Array  # (T + 1, d + 1), rows 1..T, never scaled by the cap
-    t0: float
-    progressive_loss: float
+FAMILIES: dict[str, Callable[..., Twin]] = {
+    "fobos": forward.fobos,
+    "tg": forward.tg,
+    "epochgd": forward.epochgd,
+    "l1ball": forward.l1ball,
+    "rda": dual.rda,
+    "adagrad-rda": dual.adagrad_rda,
+    "ftrl": dual.ftrl,
+    "orda": dual.orda,
+    "ssg": dual.ssg,
+    "smidas": mirror.smidas,
+    "perceptron": mirror.perceptron,
+    "scd": batch.scd,
+    "detcd": batch.detcd,
+    "grades": batch.grades,
+}
 
 
 @dataclass
@@ -57,6 +47,27 @@ def train(
     y: Array,
     importance: Array | None = None,
     *,
+    bias: bool = True,
+    **params: object,
+) -> Twin:
+    """Run one learner once over the rows of X, in order; its function names its parameters."""
+    T = len(X)
+    Z = np.column_stack([X, np.full(T, float(bias))])
+    y = np.asarray(y, dtype=float)
+    omega = np.ones(T) if importance is None else np.asarray(importance, dtype=float)
+    if algo in FAMILIES:
+        return FAMILIES[algo](loss, Z, y, omega, **params)
+    return averaging(algo, loss, Z, y, omega, bias, **params)
+
+
+def averaging(
+    algo: str,
+    loss: str,
+    Z: Array,
+    y: Array,
+    omega: Array,
+    bias: bool,
+    *,
     l1: float = 1e-5,
     l2: float = 1e-4,
     t0: str | float = "auto",
@@ -67,16 +78,12 @@ def train(
     phase_one_alpha: float | None = None,
     total: int | None = None,
     smoothness: float | None = None,
-    bias: bool = True,
     evidence: float = 0.9,
     eta: float | None = None,
     adaptive_l1: float | None = None,
 ) -> Twin:
-    """Run one learner once over the rows of X, in order."""
-    T, d = X.shape
-    Z = np.column_stack([X, np.full(T, float(bias))])
-    y = np.asarray(y, dtype=float)
-    omega = np.ones(T) if importance is None else np.asarray(importance, dtype=float)
+    """sgd, asgd and the learners that convert: lastsl, optimalsl, averagesl, adaptivesl."""
+    T, columns = Z.shape
     if algo == "adaptivesl":
         s = 10.0 if smoothness is None else smoothness
         return adaptive(loss, Z, y, omega, s, bias, evidence, eta, adaptive_l1)
@@ -85,7 +92,7 @@ def train(
     if algo.endswith("sl") and smoothness is None:
         raise ValueError(f"{algo} needs smoothness")
 
-    penalty = np.append(np.full(d, l1), 0.0)
+    penalty = l1_weights(l1, columns)
     path = descend(loss, Z, y, omega, penalty, l2, t0, step_cap, l1_step)
     last = path.w[T + 1]
 
@@ -106,57 +113,11 @@ def train(
     return pack(served, last, mean, gradient, T, path.progressive_loss)
 
 
-def soft_threshold(v: Array, k: Array | float) -> Array:
-    """S_k(v) = sign(v) max(|v| - k, 0)."""
-    return np.sign(v) * np.maximum(np.abs(v) - k, 0.0)
-
-
 def conversion(
     point: Array, gradient: Array, smoothness: Array | float, penalty: Array | float
 ) -> Array:
     """argmin <gradient, w> + (L/2)|w - point|^2 + penalty |w|_1 = S_{penalty/L}(point - grad/L)."""
     return soft_threshold(point - gradient / smoothness, penalty / smoothness)
-
-
-def descend(
-    loss: str,
-    Z: Array,
-    y: Array,
-    omega: Array,
-    penalty: Array,
-    l2: float,
-    t0: str | float,
-    step_cap: str,
-    l1_step: str,
-) -> Path:
-    """SGD in w itself with steps eta_t = 1/(l2 (t + t0))."""
-    T, columns = Z.shape
-    kappa = losses.curvature(loss)
-    capped = step_cap == "on" or (step_cap == "auto" and t0 == "auto")
-    if t0 == "auto":  # t0 = kappa R^2 / l2
-        t0 = kappa * np.mean(np.sum(Z[:100] ** 2, axis=1)) / l2 if T else 0.0
-    w = np.zeros((T + 2, columns))
-    g = np.zeros((T + 1, columns))
-    progressive = 0.0
-    for t in range(1, T + 1):
-        x, label, weight = Z[t - 1], y[t - 1], omega[t - 1]
-        step = 1 / (l2 * (t + t0))
-        margin = x @ w[t]
-        progressive += weight * losses.value(loss, margin, label)
-        g[t] = weight * losses.derivative(loss, margin, label) * x
-        m = 1.0
-        bound = kappa * weight * (x @ x)
-        if capped and bound > 0:  # m_t = min(1, l2 (t + t0) / (kappa omega |x|^2))
-            m = min(1.0, l2 * (t + t0) / bound)
-        if l1_step == "clip":
-            # w' = S_{eta l1}((1 - eta l2) w - eta m g)
-            w[t + 1] = soft_threshold((1 - step * l2) * w[t] - step * m * g[t], step * penalty)
-        elif l1_step == "subgradient":
-            # w' = w - eta (m g + l2 w + l1 sign(w)), sign(0) = 0
-            w[t + 1] = w[t] - step * (m * g[t] + l2 * w[t] + penalty * np.sign(w[t]))
-        else:
-            raise ValueError(f"unknown l1_step {l1_step!r}")
-    return Path(w, g, float(t0), float(progressive))
 
 
 def suffix_length(alpha: float, total: int) -> int:
@@ -322,21 +283,3 @@ def unscale(w: Array, mu: float, sd: float) -> Array:
     w = w * sd
     w[-1] += mu
     return w
-
-
-def pack(
-    served: Array, last: Array, mean: Array, gradient: Array, t: int, progressive_loss: float
-) -> Twin:
-    """Split the bias column off again."""
-    return Twin(
-        weights=served[:-1].copy(),
-        bias=float(served[-1]),
-        last=last[:-1].copy(),
-        mean=mean[:-1].copy(),
-        gradient=gradient[:-1].copy(),
-        t=t,
-        bias_last=float(last[-1]),
-        bias_mean=float(mean[-1]),
-        bias_gradient=float(gradient[-1]),
-        progressive_loss=float(progressive_loss),
-    )
