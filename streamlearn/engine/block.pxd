@@ -19,11 +19,12 @@ cdef int64_t drop_tiny(int64_t* ids, double* values, int64_t first, int64_t stop
 cdef class Block:
     cdef readonly int64_t rows            # examples held
     cdef readonly int64_t features        # non-zeros held, over all rows
-    cdef readonly int64_t max_id          # largest id held, -1 when there is none
+    cdef readonly int64_t max_id          # no id is larger; -1 when there is none
     cdef int64_t row_capacity, feature_capacity
     cdef double* labels
     cdef double* weights                  # importance, 1 unless given
     cdef double* norms                    # |x|^2 of each row
+    cdef double* slopes                   # importance * loss' of each row, once it was learned
     cdef int64_t* lines                   # line (or row number) each example came from
     cdef int64_t* offsets                 # rows + 1 of them
     cdef int64_t* ids

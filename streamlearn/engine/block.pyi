@@ -23,6 +23,8 @@ class Block:
         labels: Buffer,
         weights: Buffer | None = None,
         lines: Buffer | None = None,
+        norms: Buffer | None = None,
+        slopes: Buffer | None = None,
     ) -> Block: ...
     def state(self) -> dict[str, bytes]: ...
     @staticmethod

@@ -70,6 +70,7 @@ cdef class Block:
         free(self.labels)
         free(self.weights)
         free(self.norms)
+        free(self.slopes)
         free(self.lines)
         free(self.offsets)
         free(self.ids)
@@ -85,6 +86,7 @@ cdef class Block:
             self.labels = <double*>grown(self.labels, rows)
             self.weights = <double*>grown(self.weights, rows)
             self.norms = <double*>grown(self.norms, rows)
+            self.slopes = <double*>grown(self.slopes, rows)
             self.lines = <int64_t*>grown(self.lines, rows)
             self.offsets = <int64_t*>grown(self.offsets, rows + 1)
             self.row_capacity = rows
@@ -109,6 +111,7 @@ cdef class Block:
         memcpy(self.labels + self.rows, other.labels + first, count * 8)
         memcpy(self.weights + self.rows, other.weights + first, count * 8)
         memcpy(self.norms + self.rows, other.norms + first, count * 8)
+        memcpy(self.slopes + self.rows, other.slopes + first, count * 8)
         memcpy(self.lines + self.rows, other.lines + first, count * 8)
         memcpy(self.ids + self.features, other.ids + begin, many * 8)
         memcpy(self.values + self.features, other.values + begin, many * 8)
@@ -159,7 +162,7 @@ cdef class Block:
     @staticmethod
     def from_arrays(
         const int64_t[::1] offsets, const int64_t[::1] ids, const double[::1] values,
-        const double[::1] labels, weights=None, lines=None
+        const double[::1] labels, weights=None, lines=None, norms=None, slopes=None
     ):
         """A block of its own from CSR arrays; labels are taken as they are."""
         cdef Block block = Block()
@@ -194,6 +197,7 @@ cdef class Block:
                     raise DataError(f"row {i}: feature id {block.ids[n + k]} stands twice")
             block.labels[i] = labels[i]
             block.weights[i] = 1.0
+            block.slopes[i] = 0.0
             block.lines[i] = i + 1
             block.offsets[i] = n
             n = drop_tiny(block.ids, block.values, n, n + offsets[i + 1] - offsets[i])
@@ -215,6 +219,18 @@ cdef class Block:
             for i in range(rows):
                 block.lines[i] = places[i]
         block.scan()
+        if norms is not None:              # of rows scaled to unit length: exactly 1
+            importance = norms
+            if importance.shape[0] != rows:
+                raise DataError("a block needs one norm a row")
+            for i in range(rows):
+                block.norms[i] = importance[i]
+        if slopes is not None:
+            importance = slopes
+            if importance.shape[0] != rows:
+                raise DataError("a block needs one slope a row")
+            for i in range(rows):
+                block.slopes[i] = importance[i]
         return block
 
     def arrays(self):
@@ -225,6 +241,7 @@ cdef class Block:
             "values": (<char*>self.values)[: self.features * 8],
             "labels": (<char*>self.labels)[: self.rows * 8],
             "weights": (<char*>self.weights)[: self.rows * 8],
+            "norms": (<char*>self.norms)[: self.rows * 8],
             "lines": (<char*>self.lines)[: self.rows * 8],
         }
 
@@ -240,6 +257,7 @@ cdef class Block:
         """arrays() without the lines: where an example came from changes nothing it teaches."""
         arrays = self.arrays()
         del arrays["lines"]
+        arrays["slopes"] = (<char*>self.slopes)[: self.rows * 8]
         return arrays
 
     @staticmethod

@@ -26,12 +26,21 @@ cdef class Conversion:
     cdef bint converts               # False: the point itself is served
     cdef bint at_last                # the point is the newest iterate, not the mean
     cdef double smoothness           # L; each coordinate has L * scale
+    # the recent rows' part in the averaged gradient, for the choice of L
+    cdef int64_t from_age            # rows of these ages (0: the newest) are in it
+    cdef int64_t to_age
+    cdef bint grows                  # row weights are newest - age, else 1
+    cdef double newest
+    cdef double total                # sum of all row weights
+    cdef int64_t t                   # examples learned, for messages
     cdef double cut                  # only coordinates stronger than this are kept
 
     cdef double weight(self, const Reading* reading, bint penalised, double smoothness,
                        double* strength) noexcept nogil
-    cdef void margins(self, Block block, int64_t row, int count, const double* smoothness,
-                      double* out) noexcept nogil
+    cdef double margin(self, Block block, int64_t row) noexcept nogil
+    cdef void without(self, Reading* reading, double share, double weight,
+                      double l2) noexcept nogil
+    cdef double recent_gradient(self, Recent recent, Slots sums, double* bias) except -1.0
     cdef double largest_curvature(self, Recent recent, double curvature) except -1.0
     cdef int choose_smoothness(
         self, Recent recent, Loss loss, double curvature, double l2) except -1

@@ -10,7 +10,7 @@ from streamlearn.engine.loss cimport Loss
 from streamlearn.engine.recent cimport Recent
 from streamlearn.engine.slots cimport Slots, find, id_in_order, slot_in_order, spread, touched
 
-from streamlearn.errors import StreamlearnError
+from streamlearn.errors import Divergence
 
 cdef enum:
     STEPS = 10                 # L is looked for at L_hat * 2^k, k = -6 .. 3
@@ -44,16 +44,12 @@ cdef class Conversion:
                 strength[0] = fabs(w)
         return 0.0 if penalised and strength[0] <= self.cut else w
 
-    cdef void margins(self, Block block, int64_t row, int count, const double* smoothness,
-                      double* out) noexcept nogil:
-        """Margins of a row under the weights that each of `count` values of L would serve."""
+    cdef double margin(self, Block block, int64_t row) noexcept nogil:
+        """The margin of a row under the weights served."""
         cdef Reading reading
-        cdef double strength, x
+        cdef double strength, x, total = 0.0
         cdef int64_t k, number
-        cdef int i
         cdef char* slot
-        for i in range(count):
-            out[i] = 0.0
         for k in range(block.offsets[row] - 1, block.offsets[row + 1]):
             if k < block.offsets[row]:
                 slot, x = self.bias, 1.0
@@ -64,8 +60,8 @@ cdef class Conversion:
             if slot == NULL or not touched(slot):
                 continue
             self.kernel.read(self.algorithm, slot + self.offset, slot != self.bias, &reading)
-            for i in range(count):
-                out[i] += x * self.weight(&reading, slot != self.bias, smoothness[i], &strength)
+            total += x * self.weight(&reading, slot != self.bias, self.smoothness, &strength)
+        return total
 
     cdef double largest_curvature(self, Recent recent, double curvature) except -1.0:
         """Largest eigenvalue of kappa * mean(x x') over the recent rows, by power iteration."""
@@ -123,49 +119,112 @@ cdef class Conversion:
                 return 0.0
         return curvature * length / rows
 
+    cdef double recent_gradient(self, Recent recent, Slots sums, double* bias) except -1.0:
+        """sum of a_t g_t over the recent rows of the averaged gradient; returns sum of a_t."""
+        cdef Block block
+        cdef int64_t row, k, age, count = len(recent)
+        cdef double a, weight = 0.0
+        bias[0] = 0.0
+        for block in (recent.old, recent.young):
+            sums.reserve(block.ids, block.features, block.max_id)
+            with nogil:
+                for row in range(recent.first(block), block.rows):
+                    count -= 1
+                    age = count
+                    if age < self.from_age or age >= self.to_age:
+                        continue
+                    a = self.newest - age if self.grows else 1.0
+                    weight += a
+                    a *= block.slopes[row]
+                    bias[0] += a
+                    for k in range(block.offsets[row], block.offsets[row + 1]):
+                        (<double*>(sums.base + find(sums, block.ids[k]) * 8))[0] += (
+                            a * block.values[k])
+        return weight
+
     cdef int choose_smoothness(
         self, Recent recent, Loss loss, double curvature, double l2
     ) except -1:
-        """L = arg min over L_hat 2^k of the objective on the recent rows; ties to the smaller L."""
+        """L = arg min over L_hat 2^k of the objective on the recent rows; ties to the smaller L.
+
+        A row must not judge a gradient that it is part of: the smaller L, the more a model follows
+        the noise of the rows it was made from. So the recent rows are taken out of the averaged
+        gradient for this choice. While they are most of it, L is L_hat, which is safe.
+        """
         cdef double top = self.largest_curvature(recent, curvature) + l2
         cdef double[STEPS] candidates
         cdef double[STEPS] penalties
         cdef double[STEPS] losses
         cdef double[STEPS] margins
-        cdef double best, w, strength, value, slope
+        cdef double best, w, strength, value, slope, part, bias_part, x
+        cdef Slots parts = Slots(8)
         cdef Reading reading
-        cdef int64_t i, row, rows = 0
-        cdef int k, chosen = 0
+        cdef int64_t i, row, k, number, rows = 0
+        cdef int s, chosen = 0
         cdef char* slot
         cdef Block block
+        part = self.recent_gradient(recent, parts, &bias_part)
+        self.smoothness = max(top, 2.0 * l2)
+        if part > 0.5 * self.total:
+            return 0
         self.slots.sort()
-        for k in range(STEPS):
-            candidates[k] = max(top * 2.0 ** (k + LOWEST), 2.0 * l2)
-            penalties[k] = losses[k] = 0.0
+        for s in range(STEPS):
+            candidates[s] = max(top * 2.0 ** (s + LOWEST), 2.0 * l2)
+            penalties[s] = losses[s] = 0.0
         with nogil:
             for i in range(-1, self.slots.used):
                 slot = self.bias if i < 0 else slot_in_order(self.slots, i)
                 if slot == NULL or not touched(slot):
                     continue
                 self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
-                for k in range(STEPS):
-                    w = self.weight(&reading, i >= 0, candidates[k], &strength)
-                    penalties[k] += reading.penalty * fabs(w) + 0.5 * l2 * w * w
+                number = find(parts, id_in_order(self.slots, i)) if i >= 0 else -1
+                x = (<double*>(parts.base + number * 8))[0] if number >= 0 else 0.0
+                self.without(&reading, bias_part if i < 0 else x, part, l2)
+                for s in range(STEPS):
+                    w = self.weight(&reading, i >= 0, candidates[s], &strength)
+                    penalties[s] += reading.penalty * fabs(w) + 0.5 * l2 * w * w
         for block in (recent.old, recent.young):
             with nogil:
                 for row in range(recent.first(block), block.rows):
                     rows += 1
-                    self.margins(block, row, STEPS, candidates, margins)
-                    for k in range(STEPS):
-                        loss(margins[k], block.labels[row], &value, &slope)
-                        losses[k] += block.weights[row] * value
+                    for s in range(STEPS):
+                        margins[s] = 0.0
+                    for k in range(block.offsets[row] - 1, block.offsets[row + 1]):
+                        if k < block.offsets[row]:
+                            slot, x, value = self.bias, 1.0, bias_part
+                        else:
+                            number = find(self.slots, block.ids[k])
+                            slot = NULL
+                            if number >= 0:
+                                slot = self.slots.base + number * self.slots.size
+                            x = block.values[k]
+                            value = (<double*>(parts.base + find(parts, block.ids[k]) * 8))[0]
+                        if slot == NULL or not touched(slot):
+                            continue
+                        self.kernel.read(self.algorithm, slot + self.offset, slot != self.bias,
+                                         &reading)
+                        self.without(&reading, value, part, l2)
+                        for s in range(STEPS):
+                            margins[s] += x * self.weight(&reading, slot != self.bias,
+                                                          candidates[s], &strength)
+                    for s in range(STEPS):
+                        loss(margins[s], block.labels[row], &value, &slope)
+                        losses[s] += block.weights[row] * value
         best = losses[0] / max(rows, 1) + penalties[0]
-        for k in range(1, STEPS):
-            value = losses[k] / max(rows, 1) + penalties[k]
+        for s in range(1, STEPS):
+            value = losses[s] / max(rows, 1) + penalties[s]
             if value < best:
-                best, chosen = value, k
+                best, chosen = value, s
         self.smoothness = candidates[chosen]
         return 0
+
+    cdef void without(
+        self, Reading* reading, double share, double weight, double l2
+    ) noexcept nogil:
+        """Take rows with gradient sum `share` and weight `weight` out of an averaged gradient."""
+        cdef double ridge = l2 * reading.mean
+        reading.gradient = (((reading.gradient - ridge) * self.total - share)
+                            / (self.total - weight) + ridge)
 
     cdef int keep_strongest(self, int64_t count) except -1:
         """Raise the cut until at most `count` weights are left; ties fall together."""
@@ -198,7 +257,7 @@ cdef class Conversion:
         cdef Weight* weights = <Weight*>malloc(<size_t>(self.slots.used + 1) * sizeof(Weight))
         cdef Reading reading
         cdef double w, strength, violation = 0.0, off, penalty = 0.0, bias = 0.0, unit = 1.0 / scale
-        cdef double total = 0.0, value, slope, margin
+        cdef double total = 0.0, value, slope
         cdef int64_t i, n = 0, seen = 0, row
         cdef char* slot
         cdef Block block
@@ -214,7 +273,8 @@ cdef class Conversion:
                         continue
                     self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
                     w = self.weight(&reading, i >= 0, self.smoothness, &strength)
-                    finite &= w - w == 0.0 and reading.gradient - reading.gradient == 0.0
+                    finite &= (isfinite(w) and isfinite(reading.gradient)
+                               and isfinite(reading.penalty) and isfinite(reading.scale))
                     penalty += reading.penalty * fabs(w) + 0.5 * l2 * w * w
                     # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
                     if w == 0.0:
@@ -232,13 +292,13 @@ cdef class Conversion:
                         weights[n].value = w * unit
                         n += 1
             if not finite:
-                raise StreamlearnError("the model is not finite: learning has diverged; raise --l2 "
-                                       "or --t0, or scale the values")
+                raise Divergence(self.t, 0, "the sums of learning have left the finite numbers by "
+                                 "now; scale the values and labels, or raise --l2")
             for block in (recent.old, recent.young):
                 with nogil:
                     for row in range(recent.first(block), block.rows):
-                        self.margins(block, row, 1, &self.smoothness, &margin)
-                        loss(margin, (block.labels[row] - shift) * scale, &value, &slope)
+                        loss(self.margin(block, row), (block.labels[row] - shift) * scale,
+                             &value, &slope)
                         total += block.weights[row] * value
             ids = bytearray(8 * n)
             values = bytearray(8 * n)
@@ -248,7 +308,8 @@ cdef class Conversion:
         # Labels were scaled for the squared loss only: a gradient scales with them, a loss with
         # their square. What overflows is not told.
         mean_loss = total / len(recent) * unit * unit if len(recent) else None
-        if mean_loss is not None and not isfinite(mean_loss):
+        penalty *= unit * unit
+        if mean_loss is not None and not isfinite(mean_loss + penalty):
             mean_loss = None
         return {
             "ids": bytes(ids),
@@ -257,7 +318,7 @@ cdef class Conversion:
             "seen": seen,
             "certificate": {
                 "violation": violation * unit if self.has_gradient else None,
-                "objective": None if mean_loss is None else mean_loss + penalty * unit * unit,
+                "objective": None if mean_loss is None else mean_loss + penalty,
                 "recent_loss": mean_loss,
                 "recent_examples": len(recent),
                 "smoothness": self.smoothness if self.converts else None,

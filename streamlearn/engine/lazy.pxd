@@ -23,10 +23,10 @@ cdef inline double harmonic_tail(double x) noexcept nogil:
 cdef inline double harmonic(double a, double b) noexcept nogil:
     """sum of 1/(a+k), k = 1 .. b-a, for real a >= 0 and whole b - a; exact in short and long."""
     cdef double total = 0.0
+    cdef int k
     if b - a <= 8.0:
-        while a < b - 0.5:
-            a += 1.0
-            total += 1.0 / a
+        for k in range(1, <int>(b - a + 0.5) + 1):
+            total += 1.0 / (a + k)
         return total
     while a < 32.0:
         if a > b - 0.5:

@@ -5,11 +5,18 @@
 from libc.math cimport fabs
 from libc.stdint cimport int64_t
 
-from streamlearn.engine.algorithms cimport adaptive, frozen, linear, sgd, suffix
+from streamlearn.engine.algorithms cimport (
+    adagrad, adaptive, ball, dual, epoch, forward, frozen, ftrl, linear, mirror, orda, perceptron,
+    sgd, suffix,
+)
+from streamlearn.engine.algorithms.everyone cimport nth
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.algorithms.schedule cimport (
     close_step, open_step, scaled_margin, take_slope,
 )
+from streamlearn.engine.block cimport EXTREME
+from streamlearn.engine.slots cimport touched
+
 from streamlearn.errors import UsageError
 
 cdef extern from *:
@@ -24,6 +31,15 @@ ctypedef fused Algorithm:
     Suffix
     Frozen
     Adaptive
+    Forward
+    Dual
+    Adagrad
+    Ftrl
+    Epoch
+    Perceptron
+    Orda
+    Mirror
+    Ball
 
 # A margin of this size has left the world: no label is as large, and squares soon overflow.
 cdef double DIVERGED = 1e60
@@ -35,17 +51,35 @@ cdef inline void begin(Algorithm* a, double norm) noexcept nogil:
     """Before anything of the example is read."""
     if Algorithm is Sgd or Algorithm is Linear or Algorithm is Suffix:
         open_step(&a.step, norm)
+    elif Algorithm is Forward:
+        forward.begin(a)
+    elif Algorithm is Orda:
+        orda.begin(a)
+
+
+cdef inline bint prepares(Algorithm* a) noexcept nogil:
+    """Whether features must be looked at before any weight is read."""
+    if Algorithm is Dual:
+        return a.kind == dual.KL
+    else:
+        return Algorithm is Adaptive or Algorithm is Perceptron
 
 
 cdef inline void prepare(Algorithm* a, char* slot, double x) noexcept nogil:
     """Each feature, before any weight is read."""
     if Algorithm is Adaptive:
         adaptive.prepare(a, <adaptive.AdaptiveSlot*>slot, x)
+    elif Algorithm is Dual:
+        dual.prepare(a, <dual.DualSlot*>slot)
+    elif Algorithm is Perceptron:
+        perceptron.prepare(a, <perceptron.PerceptronSlot*>slot)
 
 
-cdef inline void ready(Algorithm* a) noexcept nogil:
+cdef inline void ready(Algorithm* a, char* bias) noexcept nogil:
     """Once, between prepare and weight."""
     if Algorithm is Adaptive:
+        if bias != NULL:
+            adaptive.prepare(a, <adaptive.AdaptiveSlot*>bias, 1.0)
         adaptive.ready(a)
 
 
@@ -59,8 +93,26 @@ cdef inline double weight(Algorithm* a, char* slot, bint penalised) noexcept nog
         return suffix.read(a, <suffix.SuffixSlot*>slot, penalised)
     elif Algorithm is Frozen:
         return frozen.read(a, <frozen.FrozenSlot*>slot)
-    else:
+    elif Algorithm is Adaptive:
         return adaptive.read(a, <adaptive.AdaptiveSlot*>slot, penalised)
+    elif Algorithm is Forward:
+        return forward.read(a, <forward.ForwardSlot*>slot, penalised)
+    elif Algorithm is Dual:
+        return dual.weight(a, <dual.DualSlot*>slot, penalised)
+    elif Algorithm is Adagrad:
+        return adagrad.weight(a, <adagrad.AdagradSlot*>slot, penalised)
+    elif Algorithm is Ftrl:
+        return ftrl.weight(a, <ftrl.FtrlSlot*>slot, penalised)
+    elif Algorithm is Epoch:
+        return epoch.read(a, <epoch.EpochSlot*>slot, penalised)
+    elif Algorithm is Orda:
+        return orda.mixed(a, <orda.OrdaSlot*>slot, penalised)
+    elif Algorithm is Mirror:
+        return mirror.weight(a, <mirror.MirrorSlot*>slot, penalised)
+    elif Algorithm is Ball:
+        return (<ball.BallSlot*>slot).w
+    else:
+        return (<perceptron.PerceptronSlot*>slot).w
 
 
 cdef inline double margin_of(Algorithm* a, double total) noexcept nogil:
@@ -71,10 +123,18 @@ cdef inline double margin_of(Algorithm* a, double total) noexcept nogil:
         return total
 
 
-cdef inline void step(Algorithm* a, double slope, double importance) noexcept nogil:
+cdef inline void step(
+    Algorithm* a, double slope, double importance, double margin, double y
+) noexcept nogil:
     """Once, the loss known: slope = importance * loss'."""
     if Algorithm is Sgd or Algorithm is Linear or Algorithm is Suffix:
         take_slope(&a.step, slope, importance)
+    elif Algorithm is Forward:
+        forward.step(a, slope)
+    elif Algorithm is Ball:
+        ball.step(a, slope)
+    elif Algorithm is Perceptron:
+        perceptron.step(a, margin, y, importance)
     else:
         a.slope = slope
 
@@ -89,8 +149,26 @@ cdef inline void update(Algorithm* a, char* slot, double x, bint penalised) noex
         suffix.update(a, <suffix.SuffixSlot*>slot, x, penalised)
     elif Algorithm is Frozen:
         frozen.update(a, <frozen.FrozenSlot*>slot, x)
-    else:
+    elif Algorithm is Adaptive:
         adaptive.update(a, <adaptive.AdaptiveSlot*>slot, x)
+    elif Algorithm is Forward:
+        forward.update(a, <forward.ForwardSlot*>slot, x)
+    elif Algorithm is Dual:
+        dual.update(a, <dual.DualSlot*>slot, x, penalised)
+    elif Algorithm is Adagrad:
+        adagrad.update(a, <adagrad.AdagradSlot*>slot, x)
+    elif Algorithm is Ftrl:
+        ftrl.update(a, <ftrl.FtrlSlot*>slot, x, penalised)
+    elif Algorithm is Epoch:
+        epoch.update(a, <epoch.EpochSlot*>slot, x, penalised)
+    elif Algorithm is Orda:
+        orda.update(a, <orda.OrdaSlot*>slot, x, penalised)
+    elif Algorithm is Mirror:
+        mirror.update(a, <mirror.MirrorSlot*>slot, x, penalised)
+    elif Algorithm is Ball:
+        ball.update(a, <ball.BallSlot*>slot, x)
+    else:
+        perceptron.update(a, <perceptron.PerceptronSlot*>slot, x, penalised)
 
 
 cdef inline void end(Algorithm* a) noexcept nogil:
@@ -101,12 +179,59 @@ cdef inline void end(Algorithm* a) noexcept nogil:
     elif Algorithm is Adaptive:
         a.W += a.t
         a.t += 1
-    else:
-        if Algorithm is Linear:
-            a.W += a.step.n
+    elif Algorithm is Linear:
+        a.W += a.step.n
         close_step(&a.step)
-        if Algorithm is Suffix:
-            suffix.roll(a)
+    elif Algorithm is Suffix:
+        close_step(&a.step)
+        suffix.roll(a)
+    elif Algorithm is Sgd:
+        close_step(&a.step)
+    elif Algorithm is Forward:
+        forward.end(a)
+    elif Algorithm is Dual:
+        dual.end(a)
+    elif Algorithm is Epoch:
+        epoch.end(a)
+    else:
+        a.t += 1
+
+
+cdef inline void sweep(Algorithm* a, const Task* task) noexcept nogil:
+    """After each example, for the few algorithms that must look at every feature."""
+    if Algorithm is Dual:
+        if a.kind >= dual.L2BALL:
+            dual.sweep(a, &task.all)
+    elif Algorithm is Orda:
+        orda.sweep(a, &task.all)
+    elif Algorithm is Mirror:
+        mirror.sweep(a, &task.all)
+    elif Algorithm is Ball:
+        ball.sweep(a, &task.all)
+    elif Algorithm is Forward:
+        if forward.due(a):
+            turn_all(a, task)
+    elif Algorithm is Epoch:
+        if epoch.due(a):
+            turn_all(a, task)
+
+
+cdef void turn_all(Algorithm* a, const Task* task) noexcept nogil:
+    """Now and then: bring every slot over a border of time (an epoch, a rescaling)."""
+    cdef int64_t i
+    cdef char* slot
+    for i in range(-1, task.all.used):
+        slot = task.bias if i < 0 else nth(&task.all, i)
+        if slot == NULL or not touched(slot):
+            continue
+        if Algorithm is Forward:
+            forward.turn(a, <forward.ForwardSlot*>slot, i >= 0)
+        elif Algorithm is Epoch:
+            epoch.turn(a, <epoch.EpochSlot*>slot, i >= 0)
+    if Algorithm is Forward:
+        forward.turned(a)
+    elif Algorithm is Epoch:
+        epoch.turned(a)
 
 
 # ---- the loop ------------------------------------------------------------------------------------
@@ -117,9 +242,9 @@ cdef int64_t learn_rows(
     """Learn rows in order; stop at one that would leave the finite numbers and return it."""
     cdef const int64_t* numbers = rows.numbers
     cdef const double* values = rows.values
-    cdef char* slots = task.slots
+    cdef char* slots = task.all.slots
     cdef char* bias = task.bias
-    cdef int64_t size = task.size, row, k, first, stop, next_stop
+    cdef int64_t size = task.all.size, row, k, first, stop, next_stop
     cdef double total, margin, y, value, slope, importance
     for row in range(rows.first, rows.stop):
         first = rows.offsets[row]
@@ -132,43 +257,31 @@ cdef int64_t learn_rows(
         y = (rows.labels[row] - task.label_shift) * task.label_scale
 
         begin(a, rows.norms[row] + (bias != NULL))
-        if Algorithm is Adaptive:
+        if prepares(a):
             for k in range(first, stop):
                 prepare(a, slots + numbers[k] * size, values[k])
-            if bias != NULL:
-                prepare(a, bias, 1.0)
-        ready(a)
+        ready(a, bias)
         total = weight(a, bias, False) if bias != NULL else 0.0
         for k in range(first, stop):
             total += values[k] * weight(a, slots + numbers[k] * size, True)
         margin = margin_of(a, total)
-        if not fabs(margin) < DIVERGED:
+        if not (fabs(margin) < DIVERGED and fabs(y) < EXTREME):
             return row
 
         task.loss(margin, y, &value, &slope)
-        step(a, importance * slope, importance)
+        rows.slopes[row] = importance * slope
+        step(a, rows.slopes[row], importance, margin, y)
         for k in range(first, stop):
             update(a, slots + numbers[k] * size, values[k], True)
         if bias != NULL:
             update(a, bias, 1.0, False)
         end(a)
+        sweep(a, task)
         if progress != NULL:
             note(progress, margin, y, value, importance)
+            value = 0.5 * y * y if task.zero_loss < 0.0 else task.zero_loss
+            progress.baseline += importance * value
     return rows.stop
-
-
-cdef inline void note(
-    Progress* p, double margin, double y, double value, double importance
-) noexcept nogil:
-    p.examples += 1
-    p.weight += importance
-    p.loss += importance * value
-    p.errors += importance * ((margin > 0.0) != (y > 0.0))
-    p.positive += y > 0.0
-    p.run = p.run + 1 if y == p.last_label else 1
-    p.last_label = y
-    if p.run > p.longest_run:
-        p.longest_run = p.run
 
 
 cdef void read_slot(
@@ -183,29 +296,109 @@ cdef void read_slot(
         suffix.reading(a, <const suffix.SuffixSlot*>slot, penalised, out)
     elif Algorithm is Frozen:
         frozen.reading(a, <const frozen.FrozenSlot*>slot, penalised, out)
-    else:
+    elif Algorithm is Adaptive:
         adaptive.reading(a, <const adaptive.AdaptiveSlot*>slot, penalised, out)
+    elif Algorithm is Forward:
+        forward.reading(a, <const forward.ForwardSlot*>slot, penalised, out)
+    elif Algorithm is Dual:
+        dual.reading(a, <const dual.DualSlot*>slot, penalised, out)
+    elif Algorithm is Adagrad:
+        adagrad.reading(a, <const adagrad.AdagradSlot*>slot, penalised, out)
+    elif Algorithm is Ftrl:
+        ftrl.reading(a, <const ftrl.FtrlSlot*>slot, penalised, out)
+    elif Algorithm is Epoch:
+        epoch.reading(a, <const epoch.EpochSlot*>slot, penalised, out)
+    elif Algorithm is Orda:
+        orda.reading(a, <const orda.OrdaSlot*>slot, penalised, out)
+    elif Algorithm is Mirror:
+        mirror.reading(a, <const mirror.MirrorSlot*>slot, penalised, out)
+    elif Algorithm is Ball:
+        ball.reading(a, <const ball.BallSlot*>slot, penalised, out)
+    else:
+        perceptron.reading(a, <const perceptron.PerceptronSlot*>slot, penalised, out)
+
+
+cdef bint has_gradient(const Algorithm* a) noexcept nogil:
+    """Whether the averaged gradient of `reading` is one."""
+    if Algorithm is Linear or Algorithm is Adaptive:
+        return a.W > 0.0
+    elif Algorithm is Suffix:
+        return suffix.length(a) > 0
+    elif Algorithm is Frozen:
+        return (a.count if frozen.serves_new(a) else a.count_before) > 0
+    else:
+        return False
+
+
+cdef object scalars(const Algorithm* a):
+    return a[0]
+
+
+cdef int set_scalars(Algorithm* a, dict values) except -1:
+    a[0] = values
+    return 0
 
 
 # ---- the table -----------------------------------------------------------------------------------
 
-cdef Kernel kernel_named(str name) except *:
+cdef Kernel kernel_of(Algorithm* a, int64_t size):
     cdef Kernel k
-    if name == "sgd":
-        k.learn, k.read = <Learn>learn_rows[Sgd], <Read>read_slot[Sgd]
-        k.size = sizeof(sgd.SgdSlot)
-    elif name == "linear":
-        k.learn, k.read = <Learn>learn_rows[Linear], <Read>read_slot[Linear]
-        k.size = sizeof(linear.LinearSlot)
-    elif name == "suffix":
-        k.learn, k.read = <Learn>learn_rows[Suffix], <Read>read_slot[Suffix]
-        k.size = sizeof(suffix.SuffixSlot)
-    elif name == "frozen":
-        k.learn, k.read = <Learn>learn_rows[Frozen], <Read>read_slot[Frozen]
-        k.size = sizeof(frozen.FrozenSlot)
-    elif name == "adaptive":
-        k.learn, k.read = <Learn>learn_rows[Adaptive], <Read>read_slot[Adaptive]
-        k.size = sizeof(adaptive.AdaptiveSlot)
-    else:
-        raise UsageError(f"no kernel {name!r}")
+    k.learn, k.read = <Learn>learn_rows[Algorithm], <Read>read_slot[Algorithm]
+    k.has_gradient = <Has>has_gradient[Algorithm]
+    k.scalars, k.set_scalars = <Get>scalars[Algorithm], <Set>set_scalars[Algorithm]
+    k.size = size
     return k
+
+
+# The words of a slot, by the name they have in a state file. All are 8 bytes; the first is the time
+# stamp, 0 meaning never touched (frozen has none: it is the second part of another's slot).
+FIELDS = {
+    "sgd": ("last", "u"),
+    "linear": ("last", "u", "A", "G"),
+    "suffix": ("last", "u", "S0", "S1", "G0", "G1"),
+    "frozen": ("w", "G", "w_before", "G_before"),
+    "adaptive": ("last", "S", "Q", "M", "A", "G", "h", "root"),
+    "forward": ("last", "v", "Q"),
+    "dual": ("last", "S"),
+    "adagrad": ("last", "S", "Q"),
+    "ftrl": ("last", "z", "n"),
+    "epoch": ("last", "w", "S", "mean"),
+    "perceptron": ("last", "w"),
+    "orda": ("last", "x", "G"),
+    "mirror": ("last", "theta"),
+    "ball": ("last", "w"),
+}
+
+
+cdef Kernel kernel_named(str name) except *:
+    cdef AnyAlgorithm any
+    cdef int64_t size = 8 * len(FIELDS[name]) if name in FIELDS else 0
+    if name == "sgd":
+        return kernel_of(&any.sgd, size)
+    if name == "linear":
+        return kernel_of(&any.linear, size)
+    if name == "suffix":
+        return kernel_of(&any.suffix, size)
+    if name == "frozen":
+        return kernel_of(&any.frozen, size)
+    if name == "adaptive":
+        return kernel_of(&any.adaptive, size)
+    if name == "forward":
+        return kernel_of(&any.forward, size)
+    if name == "dual":
+        return kernel_of(&any.dual, size)
+    if name == "adagrad":
+        return kernel_of(&any.adagrad, size)
+    if name == "ftrl":
+        return kernel_of(&any.ftrl, size)
+    if name == "epoch":
+        return kernel_of(&any.epoch, size)
+    if name == "perceptron":
+        return kernel_of(&any.perceptron, size)
+    if name == "orda":
+        return kernel_of(&any.orda, size)
+    if name == "mirror":
+        return kernel_of(&any.mirror, size)
+    if name == "ball":
+        return kernel_of(&any.ball, size)
+    raise UsageError(f"no kernel {name!r}")

@@ -28,7 +28,6 @@ cdef class Learner:
     cdef object broken                       # the sentence of the divergence, once it happened
 
     cdef int64_t time(self) noexcept nogil
-    cdef int set_offset(self, double t0) except -1
     cdef int begin_learning(self) except -1
     cdef int learn_rows(self, Block block, int64_t first, int64_t stop) except -1
     cdef int run(self, Block block, Rows* rows) except -1

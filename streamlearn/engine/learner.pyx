@@ -1,7 +1,7 @@
 # Learner: the one object that learns. It owns every slot and scalar; nothing the next example
 # depends on lives anywhere else, so that cutting a stream into blocks, or stopping and going on,
 # cannot change a bit of the result.
-from libc.math cimport floor, isfinite, sqrt
+from libc.math cimport ceil, floor, isfinite, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
@@ -15,19 +15,11 @@ from streamlearn.engine.loss cimport curvature, loss_named
 from streamlearn.engine.recent cimport Recent
 from streamlearn.engine.slots cimport Slots, find, id_in_order, slot_in_order, touched
 
+from streamlearn.engine.learn import FIELDS
 from streamlearn.errors import Divergence, ModelError, UsageError
 
-# The words of a slot, by the name they have in a state file. All are 8 bytes; the first of a slot
-# is the time stamp, 0 meaning never touched.
-FIELDS = {
-    "sgd": ("last", "u"),
-    "linear": ("last", "u", "A", "G"),
-    "suffix": ("last", "u", "S0", "S1", "G0", "G1"),
-    "adaptive": ("last", "S", "Q", "M", "A", "G", "h", "root"),
-    "frozen": ("w", "G", "w_before", "G_before"),
-}
-
-WARMUP_OFFSET = 100        # examples that t0 is estimated from
+ZERO_LOSS = {"logistic": 0.6931471805599453, "hinge": 1.0, "squared_hinge": 0.5, "squared": -1.0}
+WARMUP_SIZE = 100          # examples that the size of |x|^2 is estimated from
 WARMUP_LABELS = 1000       # examples that the scale of regression labels is estimated from
 WARMUP_FEATURES = 1 << 20  # ... or fewer, when rows are very long
 
@@ -35,10 +27,11 @@ WARMUP_FEATURES = 1 << 20  # ... or fewer, when rows are very long
 cdef class Learner:
     """Learns one example after the other; `spec` says how (see the catalogue for its making).
 
-    spec keys: kernel ("sgd", "linear", "suffix", "adaptive"), two_phases, point ("last", "mean"),
-    converts, loss, l1, l2, t0 (None: estimated), capped, subgradient, alpha, phase_one_alpha,
-    total (0: unknown), evidence, eta, smoothness (None: chosen at each snapshot), bias,
-    standardize (labels), max_features (0: no bound).
+    spec keys: kernel and its scalars; warmup (None, "t0", "damping", "Gamma", "epoch" or "labels":
+    what the first examples wait for); two_phases; point ("last", "mean"); converts; loss; l1, l2;
+    alpha, phase_one_alpha, total (0: unknown); evidence; smoothness (None: chosen at each
+    snapshot); bias; max_features (0: no bound); sweeps (looks at all features after each
+    example); shared (l1 and l2 are for the sum of losses, not the mean).
     """
 
     def __cinit__(self, dict spec):
@@ -58,15 +51,14 @@ cdef class Learner:
                 raise MemoryError("no memory for a learner")
         self.recent = Recent()
         self.admitted = Block()
-        self.task.size = size
+        self.task.all.size = size
         self.task.bias = self.bias
         self.task.loss = loss_named(spec["loss"])
         self.task.label_scale = 1.0
+        self.task.zero_loss = ZERO_LOSS[spec["loss"]]
         self.set_algorithm()
-        if spec["standardize"]:
-            self.warmup = WARMUP_LABELS
-        elif spec["t0"] is None:
-            self.warmup = WARMUP_OFFSET
+        if spec["warmup"] is not None:
+            self.warmup = WARMUP_LABELS if spec["warmup"] == "labels" else WARMUP_SIZE
         self.pending = Block() if self.warmup else None
 
     def __dealloc__(self):
@@ -76,25 +68,14 @@ cdef class Learner:
     # ---- setting up ------------------------------------------------------------------------------
 
     def set_algorithm(self):
-        """Scalars of the algorithm at the start, from the spec."""
+        """Scalars of the algorithm at the start: zero, but for what the spec says."""
         cdef dict spec = self.spec
         cdef int64_t total = spec["total"], tail = 0
         memset(&self.algorithm, 0, sizeof(self.algorithm))
         memset(&self.second, 0, sizeof(self.second))
+        self.set_scalars(spec["scalars"])
         if total:
             tail = max(1, <int64_t>floor(spec["alpha"] * total + 0.5))
-        if spec["kernel"] == "adaptive":
-            self.algorithm.adaptive.evidence = spec["evidence"]
-            self.algorithm.adaptive.l1 = spec["l1"]
-            self.algorithm.adaptive.eta = spec["eta"]
-            return
-        # sgd, linear and suffix all begin with a Schedule
-        self.algorithm.sgd.step.l2 = spec["l2"]
-        self.algorithm.sgd.step.c = spec["l1"] / spec["l2"]
-        self.algorithm.sgd.step.curvature = curvature(spec["loss"])
-        self.algorithm.sgd.step.subgradient = spec["subgradient"]
-        self.algorithm.sgd.step.capped = spec["capped"]
-        self.algorithm.sgd.step.t0 = spec["t0"] or 0.0
         if self.two_phases:
             self.second.frozen.alpha = spec["alpha"]
             self.second.frozen.l1 = spec["l1"]
@@ -114,6 +95,18 @@ cdef class Learner:
             self.second.frozen.count = 0
             self.next_freeze = <int64_t>0x7FFFFFFFFFFFFFFF
 
+    def set_scalars(self, dict changes):
+        """Change scalars of the algorithm by name; those of its step are a dict of their own."""
+        values = self.kernel.scalars(&self.algorithm)
+        for name, value in changes.items():
+            if isinstance(value, dict):
+                values[name] = {**values[name], **value}
+            else:
+                values[name] = value
+        if isinstance(values.get("step"), dict):
+            values["step"]["curvature"] = curvature(self.spec["loss"])
+        self.kernel.set_scalars(&self.algorithm, values)
+
     cdef int64_t time(self) noexcept nogil:
         return self.tally.examples
 
@@ -127,7 +120,8 @@ cdef class Learner:
         """Sums of the progressive validation, the loss in units of the labels as given."""
         cdef Learner settled = self.settled()
         sums = dict(settled.tally)
-        sums["loss"] /= settled.task.label_scale * settled.task.label_scale
+        for name in ("loss", "baseline"):
+            sums[name] /= settled.task.label_scale * settled.task.label_scale
         return sums
 
     @property
@@ -169,34 +163,50 @@ cdef class Learner:
         """The warm-up is over: set what it was for, and learn the examples that waited."""
         cdef Block waiting = self.pending
         cdef int64_t i
-        cdef double mean = 0.0, spread = 0.0, norm = 0.0
-        cdef bint alike = True
+        cdef double norm = 0.0
         self.pending = None
         if waiting.rows == 0:
             return 0
-        if self.spec["standardize"]:
-            for i in range(waiting.rows):
-                mean += waiting.labels[i]
-                alike &= waiting.labels[i] == waiting.labels[0]
-            mean = waiting.labels[0] if alike else mean / waiting.rows
-            for i in range(waiting.rows):
-                spread += (waiting.labels[i] - mean) ** 2
-            spread = sqrt(spread / waiting.rows)
-            if spread == 0.0:                  # alike, or apart by less than a square can tell
-                spread = 1.0
-            self.task.label_shift = mean if self.bias != NULL else 0.0
-            self.task.label_scale = 1.0 / spread
+        if self.spec["warmup"] == "labels":
+            self.scale_labels(waiting)
         else:
-            # t0 = kappa R^2 / l2: the first step is 1/(kappa R^2), which cannot overshoot
             for i in range(waiting.rows):
                 norm += waiting.norms[i] + (self.bias != NULL)
-            self.set_offset(curvature(self.spec["loss"]) * norm / waiting.rows / self.spec["l2"])
+            self.set_scalars(self.sized(curvature(self.spec["loss"]) * norm / waiting.rows))
         self.learn_rows(waiting, 0, waiting.rows)
         return 0
 
-    cdef int set_offset(self, double t0) except -1:
-        self.algorithm.sgd.step.t0 = t0
-        return 0
+    def sized(self, double bend):
+        """The scalars that wait for bend = curvature * mean |x|^2, the largest safe 1/step."""
+        kind, l2 = self.spec["warmup"], self.spec["l2"]
+        if kind == "t0":
+            # The first step is 1/bend. Times must stay whole numbers in a double: below 2^52.
+            return {"step": {"t0": min(bend / l2, 4e15)}}
+        if kind == "epoch":
+            # steps of 1/bend or less; eta * length = 4/l2 in every epoch
+            eta = 1.0 / l2 if bend <= l2 else 1.0 / bend
+            return {"eta": eta, "length": <int64_t>min(ceil(4.0 / (l2 * eta)), 4e18)}
+        return {kind: bend}
+
+    def scale_labels(self, Block waiting):
+        """Learn (label - mean) / sd from now on."""
+        cdef int64_t i
+        cdef double mean = 0.0, spread = 0.0, weight = 0.0
+        cdef bint alike = True
+        for i in range(waiting.rows):
+            weight += waiting.weights[i]
+            mean += waiting.weights[i] * waiting.labels[i]
+            alike &= waiting.labels[i] == waiting.labels[0]
+        if weight == 0.0:
+            return                         # nothing to be learned from any of them
+        mean = waiting.labels[0] if alike else mean / weight
+        for i in range(waiting.rows):
+            spread += waiting.weights[i] * (waiting.labels[i] - mean) ** 2
+        spread = sqrt(spread / weight)
+        if spread == 0.0:                  # alike, or apart by less than a square can tell
+            spread = 1.0
+        self.task.label_shift = mean if self.bias != NULL else 0.0
+        self.task.label_scale = 1.0 / spread
 
     cdef int learn_rows(self, Block block, int64_t first, int64_t stop) except -1:
         """Find the slots of all ids once, then run the loop."""
@@ -212,6 +222,7 @@ cdef class Learner:
         rows.labels = block.labels
         rows.weights = block.weights
         rows.norms = block.norms
+        rows.slopes = block.slopes
         rows.numbers = block.ids
         if not self.slots.dense:
             if self.numbers_room < block.features:
@@ -223,7 +234,12 @@ cdef class Learner:
                 self.numbers_room = block.features
             self.slots.index(block.ids + begin, many, self.numbers + begin)
             rows.numbers = self.numbers
-        self.task.slots = self.slots.base
+        self.task.all.slots = self.slots.base
+        self.task.all.used = self.slots.used
+        self.task.all.order = NULL
+        if self.spec["sweeps"] and not self.slots.dense:
+            self.slots.sort()
+            self.task.all.order = self.slots.order
         while first < stop:
             rows.first = first
             rows.stop = stop
@@ -242,10 +258,9 @@ cdef class Learner:
         cdef bint both = self.two_phases and self.second.frozen.count >= 0
         with nogil:
             reached = self.kernel.learn(&self.algorithm, &task, rows, &self.tally)
-        self.recent.push(block, rows.first, reached)
         second = reached
         if both:
-            task.slots += self.second_offset
+            task.all.slots += self.second_offset
             if task.bias != NULL:
                 task.bias += self.second_offset
             rows.stop, reached = reached, rows.stop
@@ -254,6 +269,7 @@ cdef class Learner:
             rows.stop, reached = reached, rows.stop
         elif self.two_phases:
             self.second.frozen.t += reached - rows.first
+        self.recent.push(block, rows.first, reached)       # with the slopes that are averaged
         if second < rows.stop:
             self.broken = Divergence(
                 before + second - rows.first + 1, block.lines[second],
@@ -282,8 +298,8 @@ cdef class Learner:
                     self.known += 1
                     self.slots.reserve(&kept.ids[k], 1, kept.ids[k])
                     number = find(self.slots, kept.ids[k])
-                    # A zero slot stamped with the beginning of time is a known feature.
-                    (<int64_t*>(self.slots.base + number * self.slots.size))[0] = 1
+                    # Admitted, but not seen yet: all zero behind a stamp before all time.
+                    (<int64_t*>(self.slots.base + number * self.slots.size))[0] = -1
                 kept.ids[n] = kept.ids[k]
                 kept.values[n] = kept.values[k]
                 n += 1
@@ -325,18 +341,26 @@ cdef class Learner:
         c.algorithm = &self.second if second else &self.algorithm
         c.offset = self.second_offset if second else 0
         c.at_last = self.spec["point"] == "last"
-        kind = "frozen" if second else self.spec["kernel"]
-        if kind == "frozen":
-            c.has_gradient = (self.second.frozen.count if frozen.serves_new(&self.second.frozen)
-                              else self.second.frozen.count_before) > 0
-        elif kind == "linear":
-            c.has_gradient = self.algorithm.linear.W > 0.0
-        elif kind == "suffix":
-            c.has_gradient = suffix.length(&self.algorithm.suffix) > 0
-        else:
-            c.has_gradient = kind == "adaptive" and self.algorithm.adaptive.W > 0.0
-        c.converts = c.has_gradient and self.spec["converts"] and (second or not self.two_phases)
+        c.has_gradient = c.kernel.has_gradient(c.algorithm)
+        c.converts = c.has_gradient and self.spec["converts"]
+        if self.two_phases and not second and self.spec["kernel"] == "adaptive":
+            c.converts = False             # its gradient is in a metric of its own
         c.cut = 0.0
+        # Which recent rows are in the averaged gradient, by age, and how much they weigh in it.
+        c.from_age, c.to_age = 0, self.time()
+        c.newest = 1.0
+        c.total = c.to_age
+        if second:
+            c.total = c.to_age = self.second.frozen.count
+            if not frozen.serves_new(&self.second.frozen):
+                c.total = self.second.frozen.count_before
+                c.from_age, c.to_age = c.to_age, c.to_age + <int64_t>c.total
+        elif self.spec["kernel"] == "linear":
+            c.grows = True
+            c.newest = self.algorithm.linear.step.n
+            c.total = self.algorithm.linear.W
+        elif self.spec["kernel"] == "suffix":
+            c.total = c.to_age = suffix.length(&self.algorithm.suffix)
         return c
 
     cdef Learner settled(self):
@@ -367,7 +391,9 @@ cdef class Learner:
         c = self.conversion()
         if smoothness is None:
             smoothness = self.spec["smoothness"]
-        l2 = 0.0 if self.spec["kernel"] == "adaptive" else self.spec["l2"]
+        l2 = self.spec["l2"]
+        if self.spec["shared"] and self.time():       # the penalty is one for the whole run
+            l2 /= self.time()
         if smoothness is not None:
             c.smoothness = smoothness
         elif c.converts:
@@ -387,6 +413,7 @@ cdef class Learner:
                 c.cut = evidence / self.spec["evidence"]
         if max_nonzeros is not None:
             c.keep_strongest(max_nonzeros)
+        c.t = self.time()
         result = c.solve(self.recent, self.task.loss, self.task.label_shift, self.task.label_scale,
                          l2)
         result["t"] = self.tally.examples
@@ -420,7 +447,7 @@ cdef class Learner:
                     n += 1
         return {
             "spec": dict(self.spec),
-            "scalars": self.scalars(),
+            "scalars": self.kernel.scalars(&self.algorithm),
             "second": self.second.frozen if self.two_phases else None,
             "progress": self.tally,
             "label_shift": self.task.label_shift,
@@ -441,16 +468,6 @@ cdef class Learner:
             names += ["frozen_" + name for name in FIELDS["frozen"]]
         return names
 
-    def scalars(self):
-        kind = self.spec["kernel"]
-        if kind == "sgd":
-            return self.algorithm.sgd
-        if kind == "linear":
-            return self.algorithm.linear
-        if kind == "suffix":
-            return self.algorithm.suffix
-        return self.algorithm.adaptive
-
     @staticmethod
     def from_state(dict state):
         """A learner that goes on exactly where state() was taken."""
@@ -458,15 +475,7 @@ cdef class Learner:
         cdef int64_t i, w, number, count = len(state["ids"]) // 8
         cdef const int64_t[::1] ids
         cdef const int64_t[::1] column
-        kind = new.spec["kernel"]
-        if kind == "sgd":
-            new.algorithm.sgd = state["scalars"]
-        elif kind == "linear":
-            new.algorithm.linear = state["scalars"]
-        elif kind == "suffix":
-            new.algorithm.suffix = state["scalars"]
-        else:
-            new.algorithm.adaptive = state["scalars"]
+        new.kernel.set_scalars(&new.algorithm, state["scalars"])
         if new.two_phases:
             new.second.frozen = state["second"]
         new.tally = state["progress"]

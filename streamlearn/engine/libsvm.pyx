@@ -64,7 +64,7 @@ cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil:
             rule.seen_zero = True
         else:
             rule.seen_minus = True
-        rule.negative = raw
+        rule.negative = raw + 0.0               # -0 is 0
         y[0] = -1.0
     else:
         return FAULT_LABEL_UNKNOWN
@@ -382,6 +382,7 @@ cdef class Parser:
             block.labels[row] = y
             block.weights[row] = weight
             block.norms[row] = items.norm
+            block.slopes[row] = 0.0
             block.lines[row] = self.line
             row += 1
             block.offsets[row] = items.n

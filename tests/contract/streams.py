@@ -9,12 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from streamlearn.catalogue import ALGORITHMS, LOSSES, engine_spec, make_learner, resolve
+from streamlearn.catalogue import LOSSES, engine_spec, make_learner, resolve
+from streamlearn.catalogue import STREAMING as ALGORITHMS
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 
 DENSITIES = (0.02, 0.3, 1.0)  # of the columns, in turn: rare, common, always there
 PENALTY = {"l1": 0.02, "l2": 0.05}  # strong enough that weights come and go within 100 examples
+# What lets weights come and go for those whose l1 means something else; stable l2 for the optimal.
+BASE: dict[str, dict[str, Any]] = {
+    "fobos": dict(PENALTY),
+    "tg": {"l1": 0.02, "eta": 0.2},
+    "adagrad-rda": {"l1": 0.02, "l2": 0.05},
+    "ftrl": {"l1": 0.5, "l2": 0.5},
+    "orda": {"l1": 0.02, "l2": 0.5, "stiffness": 100.0},
+    "ssg": {"l1": 0.02, "l2": 0.5, "stiffness": 100.0},
+    "smidas": {"l1": 0.02, "eta": 0.02, "p": 3.0},
+    "perceptron": {"threshold": 0.02},
+    "l1ball": {"radius": 2.0, "eta": 0.1},
+}
+# Every algorithm with every loss that it takes.
+PAIRS = [
+    (algo, loss)
+    for algo, entry in ALGORITHMS.items()
+    for loss in LOSSES
+    if LOSSES[loss].classifies or not entry.classifies_only
+]
 SMOOTHNESS = 2.5  # where L would be chosen on recent rows, which the twins do not do
 
 
@@ -107,7 +127,9 @@ def fresh(algo: str, loss: str, **given: Any) -> Learner:
 
 def settings_for(algo: str, loss: str, given: dict[str, Any]) -> dict[str, Any]:
     """The given parameters over penalties that show within a short stream, and a fixed L."""
-    base = dict(PENALTY) if "l2" in ALGORITHMS[algo].parameters else {}
+    taken = ALGORITHMS[algo].parameters
+    base = {name: value for name, value in PENALTY.items() if name in taken and "eta" not in taken}
+    base.update(BASE.get(algo, {}))
     settings = {**base, **given}
     spec = engine_spec(resolve(algo, loss, settings))
     if spec["converts"] and spec["smoothness"] is None:

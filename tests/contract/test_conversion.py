@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from contract.streams import (
+    PAIRS,
     Stream,
     bias_of,
     column_of,
@@ -23,8 +24,10 @@ from contract.streams import (
     weights_of,
 )
 from reference import losses
-from reference.twins import conversion, soft_threshold
-from streamlearn.catalogue import ALGORITHMS, LOSSES
+from reference.common import descend, l1_weights
+from reference.twins import average, averaging_weights, conversion, soft_threshold
+from streamlearn.catalogue import LOSSES
+from streamlearn.catalogue import STREAMING as ALGORITHMS
 from streamlearn.engine.learner import Learner
 from streamlearn.errors import UsageError
 
@@ -32,7 +35,9 @@ RECENT = 1000  # rows that objective and L are judged on
 CONVERTING = [name for name in ALGORITHMS if "smoothness" in ALGORITHMS[name].parameters]
 FIXED_METRIC = [name for name in CONVERTING if name != "adaptivesl"]
 every_loss = pytest.mark.parametrize("loss", LOSSES)
-every_algo = pytest.mark.parametrize("algo", ALGORITHMS)
+every_pair = pytest.mark.parametrize(
+    ("algo", "loss"), [pytest.param(*pair, id="-".join(pair)) for pair in PAIRS]
+)
 
 
 def trained(algo: str, loss: str, stream: Stream, **given: Any) -> Learner:
@@ -178,8 +183,7 @@ def test_evidence_selects_by_the_rule_of_the_larger_evidence() -> None:
         assert np.array_equal(w != 0.0, rule != 0.0)
 
 
-@every_algo
-@every_loss
+@every_pair
 def test_max_nonzeros_keeps_the_strongest_unchanged(algo: str, loss: str) -> None:
     stream = random_stream(loss, 150, seed=35)
     learner = trained(algo, loss, stream)
@@ -277,8 +281,7 @@ def mean_loss(loss: str, stream: Stream, w: np.ndarray) -> float:
     return float(rows.weights() @ values / len(rows))
 
 
-@every_algo
-@every_loss
+@every_pair
 @pytest.mark.parametrize("length", [40, 150, 1003, 2500])
 def test_objective_is_that_of_the_recent_rows(algo: str, loss: str, length: int) -> None:
     stream = random_stream(loss, length, seed=40, columns=9)
@@ -292,6 +295,8 @@ def test_objective_is_that_of_the_recent_rows(algo: str, loss: str, length: int)
         if algo != "adaptivesl":
             spec = learner.spec
             penalty = spec["l1"] * np.abs(w[:-1]).sum() + spec["l2"] / 2 * w @ w
+            if spec["shared"]:  # l1 and l2 are for the whole run
+                penalty /= length
         elif learner.state()["pending"] is None:
             sums = AdaptiveSums(learner, stream.columns)
             penalty = sums.penalty @ np.abs(w) / sums.state["label_scale"]
@@ -327,33 +332,74 @@ def top_curvature(loss: str, stream: Stream, l2: float, bias: bool) -> float:
     return float(np.linalg.eigvalsh(bound)[-1]) + l2
 
 
+def positive(loss: str, length: int) -> Stream:
+    """Values of one sign, as data mostly has: the largest eigenvalue stands apart."""
+    usual = random_stream(loss, length, seed=43, columns=9)
+    return Stream(np.abs(usual.X), usual.y, usual.importance)
+
+
 @every_loss
 @pytest.mark.parametrize("algo", FIXED_METRIC)
 @pytest.mark.parametrize(
     ("length", "given"),
-    [(30, {}), (300, {}), (300, {"bias": False, "l1": 0.1}), (1000, {"weights": "suffix"})],
+    [(30, {}), (300, {"bias": False, "l1": 0.1}), (1000, {"weights": "suffix"}), (1900, {})],
     ids=str,
 )
-def test_smoothness_is_the_best_of_its_grid(
+def test_smoothness_is_the_curvature_while_most_rows_are_recent(
     algo: str, loss: str, length: int, given: dict[str, Any]
 ) -> None:
-    usual = random_stream(loss, length, seed=43, columns=9)
-    # values of one sign, as data mostly has: the largest eigenvalue stands apart
-    stream = Stream(np.abs(usual.X), usual.y, usual.importance)
-    settings = {"l1": 0.02, "l2": 0.001, **given}
-    learner = learn(fresh(algo, loss, **settings), stream)
-    best = learner.snapshot()["certificate"]
+    stream = positive(loss, length)
+    learner = learn(fresh(algo, loss, **{"l1": 0.02, "l2": 0.001, **given}), stream)
     top = top_curvature(loss, stream, 0.001, given.get("bias", True))
-    power = round(math.log2(best["smoothness"] / top))
-    assert 0.999 <= best["smoothness"] / (top * 2.0**power) <= 1.0 + 1e-12
-    assert -6 <= power <= 3
+    chosen = learner.snapshot()["certificate"]["smoothness"]
+    assert 0.999 <= chosen / top <= 1.0 + 1e-12
+
+
+def without_the_recent(
+    algo: str, loss: str, stream: Stream, weights: str, alpha: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The point, and the averaged gradient less the part of the recent rows; bias last."""
+    T, l2, penalty = len(stream), 0.001, l1_weights(0.02, stream.columns + 1)
+    Z = np.column_stack([stream.X, np.ones(T)])
+    path = descend(loss, Z, stream.y, stream.weights(), penalty, l2, "auto", "auto", "clip")
+    old = np.arange(T) < T - RECENT
+    if algo == "optimalsl":  # frozen at the last power of two
+        start = 2 ** int(math.log2(T))
+        mean = average(path, start, l2, weights, alpha, None)[0]
+        slopes = stream.weights() * losses.derivative(loss, Z @ mean, stream.y)
+        a, g = 1.0 * (np.arange(T) >= start), slopes[:, None] * Z
+    else:
+        mean = average(path, T, l2, weights, alpha, None)[0]
+        a, g = averaging_weights(T, path.t0, weights, alpha, None), path.g[1:]
+    assert a[~old].sum() < 0.5 * a.sum(), "the recent rows are less than half"
+    gradient = (a * old) @ g / (a * old).sum() + l2 * mean
+    return path.w[T + 1] if algo == "lastsl" else mean, gradient
+
+
+@every_loss
+@pytest.mark.parametrize("algo", FIXED_METRIC)
+@pytest.mark.parametrize(("weights", "alpha"), [("linear", 0.3), ("suffix", 0.6)])
+def test_smoothness_is_the_best_of_its_grid(
+    algo: str, loss: str, weights: str, alpha: float
+) -> None:
+    """Judged on the recent rows, with a gradient that they are no part of."""
+    stream = positive(loss, 4094)
+    alpha = 0.4 if algo == "optimalsl" else alpha
+    given = {"l1": 0.02, "l2": 0.001, "weights": weights, "alpha": alpha}
+    chosen = learn(fresh(algo, loss, **given), stream).snapshot()["certificate"]["smoothness"]
+    top = top_curvature(loss, stream, 0.001, bias=True)
+    power = round(math.log2(chosen / top))
+    assert 0.999 <= chosen / (top * 2.0**power) <= 1.0 + 1e-12
+    point, gradient = without_the_recent(algo, loss, stream, weights, alpha)
+    penalty = l1_weights(0.02, len(point))
+    objectives = []
     for k in range(-6, 4):
-        candidate = best["smoothness"] * 2.0 ** (k - power)
-        assert candidate >= 2 * 0.001, "the grid of this test stays above its floor"
-        other = learner.snapshot(smoothness=candidate)["certificate"]["objective"]
-        assert best["objective"] <= other * (1 + 1e-12)
-        if k < power:  # ties go to the smaller L
-            assert best["objective"] < other
+        L = chosen * 2.0 ** (k - power)
+        assert L >= 2 * 0.001, "the grid of this test stays above its floor"
+        w = conversion(point, gradient, L, penalty)
+        value = mean_loss(loss, stream, w) + penalty @ np.abs(w) + 0.001 / 2 * w @ w
+        objectives.append(value)
+    assert objectives[power + 6] <= min(objectives) * (1 + 1e-9)
 
 
 @every_loss

@@ -100,10 +100,12 @@ def averaging(
         inner = alpha if phase_one_alpha is None else phase_one_alpha
         freeze_at = None if total is None else total - suffix_length(alpha, total)
 
-        def mean_after(t: int) -> Array:
-            return average(path, t, l2, weights, inner, freeze_at)[0]
+        def average_after(t: int) -> tuple[Array, Array, bool]:
+            return average(path, t, l2, weights, inner, freeze_at)
 
-        mean, gradient, known = frozen_point(loss, Z, y, omega, l2, alpha, freeze_at, mean_after)
+        mean, gradient, known = frozen_point(
+            loss, Z, y, omega, l2, alpha, freeze_at, average_after
+        )
     else:
         mean, gradient, known = average(path, T, l2, weights, alpha, total)
 
@@ -143,6 +145,8 @@ def averaging_weights(T: int, t0: float, scheme: str, alpha: float, total: int |
         raise ValueError(f"unknown weights {scheme!r}")
     exact = total is not None
     start = total - suffix_length(alpha, total) + 1 if exact else two_bucket_start(T, alpha)
+    if start > T:  # a known suffix that has not begun: the mean of all so far
+        start = 1
     return (times >= start).astype(float)
 
 
@@ -170,7 +174,7 @@ def frozen_point(
     l2: float,
     alpha: float,
     freeze_at: int | None,
-    mean_after: Callable[[int], Array],
+    average_after: Callable[[int], tuple[Array, Array, bool]],
 ) -> tuple[Array, Array, bool]:
     """Phase two of optimalsl: the served frozen point, its mean gradient, and whether it has one.
 
@@ -187,9 +191,9 @@ def frozen_point(
             B.n += 1
         power_of_two = t & (t - 1) == 0
         if power_of_two if freeze_at is None else t == freeze_at:
-            A, B = B, Frozen(mean_after(t), zeros.copy())
-    if B is None:
-        return mean_after(T), zeros, False
+            A, B = B, Frozen(average_after(t)[0], zeros.copy())
+    if B is None:  # phase one has not ended: what it has averaged is all there is
+        return average_after(T)
     chosen = B if A is None or A.n == 0 or B.n >= alpha * T else A
     if chosen.n == 0:
         return chosen.w, zeros, False
@@ -218,7 +222,7 @@ def adaptive(
         return pack(zero, zero, zero, zero, 0, 0.0)
     if eta is None:
         eta = 3.0 if loss == "squared" else 8.0
-    mu, sd = standardisation(y, bias) if loss == "squared" else (0.0, 1.0)
+    mu, sd = standardisation(y, omega, bias) if loss == "squared" else (0.0, 1.0)
     y = (y - mu) / sd
 
     penalised = np.append(np.ones(columns - 1), 0.0)
@@ -271,11 +275,14 @@ def adaptive(
     return pack(unscale(served, mu, sd), last, unscale(mean, mu, sd), gradient * sd, T, progressive)
 
 
-def standardisation(y: Array, bias: bool) -> tuple[float, float]:
-    """Mean and population sd of the first 1000 labels; sd 1 when they are all equal."""
-    first = y[:1000]
-    sd = float(np.std(first)) if np.ptp(first) > 0 else 1.0
-    return (float(np.mean(first)) if bias else 0.0), sd
+def standardisation(y: Array, omega: Array, bias: bool) -> tuple[float, float]:
+    """Weighted mean and sd of the first 1000 labels; sd 1 when they are all equal."""
+    first, weight = y[:1000], omega[:1000]
+    if weight.sum() == 0:
+        return 0.0, 1.0
+    mean = first[0] if np.ptp(first) == 0 else weight @ first / weight.sum()
+    sd = np.sqrt(weight @ (first - mean) ** 2 / weight.sum())
+    return (float(mean) if bias else 0.0), float(sd) or 1.0
 
 
 def unscale(w: Array, mu: float, sd: float) -> Array:

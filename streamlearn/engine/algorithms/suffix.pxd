@@ -86,11 +86,14 @@ cdef inline void update(Suffix* a, SuffixSlot* slot, double x, bint penalised) n
     slot.last = a.step.t + 2
 
 
+cdef inline bint serves_suffix(const Suffix* a) noexcept nogil:
+    """Whether S1, a known suffix that has begun, is served; else S0: all so far, or two buckets."""
+    return a.total and a.start1 <= a.step.t
+
+
 cdef inline int64_t length(const Suffix* a) noexcept nogil:
-    """How many iterates the served window holds; 0 before a known suffix begins."""
-    if a.total:
-        return a.step.t + 1 - a.start1 if a.start1 > 1 or a.next_start > a.total else 0
-    return a.step.t + 1 - a.start0
+    """How many iterates the served window holds."""
+    return a.step.t + 1 - (a.start1 if serves_suffix(a) else a.start0)
 
 
 cdef inline void reading(
@@ -103,8 +106,8 @@ cdef inline void reading(
     settle(a, &copy, a.step.t + 1, c)
     out.last = copy.u / n if n > 0.0 else 0.0
     if many > 0.0:
-        out.mean = (copy.S1 if a.total else copy.S0) / many
-        out.gradient = (copy.G1 if a.total else copy.G0) / many + a.step.l2 * out.mean
+        out.mean = (copy.S1 if serves_suffix(a) else copy.S0) / many
+        out.gradient = (copy.G1 if serves_suffix(a) else copy.G0) / many + a.step.l2 * out.mean
     else:
         out.mean = out.last
         out.gradient = 0.0
