@@ -77,11 +77,15 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a temporary file beside it, sync, rename, sync the folder: never half a file."""
-    target = Path(path)
-    if target.exists() and not target.is_file():  # a device or a named pipe takes bytes as they are
+    """Write a temporary file beside it, sync, rename, sync the folder: never half a file.
+
+    A link is followed and stays a link; the mode of a file that is replaced stays too.
+    """
+    target = Path(path).resolve()
+    special = Path(path).absolute().parts[1:2] in (("dev",), ("proc",))
+    if special or (target.exists() and not target.is_file()):  # takes bytes as they are
         try:
-            with target.open("wb") as stream:
+            with open(path, "wb") as stream:
                 write(stream)
         except BrokenPipeError:
             raise
@@ -98,6 +102,8 @@ def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o7777)
         os.replace(temporary, target)
         folder = os.open(target.parent, os.O_RDONLY)
         try:

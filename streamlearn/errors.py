@@ -60,7 +60,8 @@ class Divergence(StreamlearnError):
 
     def __init__(self, example: int, line: int, what: str) -> None:
         self.example, self.line, self.what = example, line, what
-        super().__init__(f"example {example} (line {line}): {what}")
+        place = f" (line {line})" if line else ""
+        super().__init__(f"example {example}{place}: {what}")
 
 
 class ModelError(StreamlearnError):

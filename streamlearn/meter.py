@@ -58,6 +58,11 @@ class Meter:
         return row
 
 
+def unstable(sums: Mapping[str, Any]) -> bool:
+    """Whether learning did far worse than no learning, which no honest start explains."""
+    return sums["examples"] >= 100 and sums["loss"] > 10.0 * sums["baseline"] > 0.0
+
+
 def sorted_by_class(sums: Mapping[str, Any]) -> bool:
     """Whether the labels come in runs far longer than a shuffled stream could show.
 

@@ -5,17 +5,18 @@ Bad lines are counted, skipped, set aside or refused here, before anything of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from streamlearn import container
 from streamlearn._version import __version__
-from streamlearn.catalogue import LOSSES, make_learner
+from streamlearn.catalogue import LOSSES, learner_class, make_learner
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 from streamlearn.engine.libsvm import Parser
-from streamlearn.errors import BadLine, DataError, Divergence, ModelError
+from streamlearn.errors import BadLine, DataError, Divergence, ModelError, UsageError
 from streamlearn.model import CONTRADICTIONS, Model
 from streamlearn.sources import Source, chunks
 
@@ -57,6 +58,10 @@ class BadLines:
 def label_rule(loss: str, labels: tuple[float, float] | None) -> Any:
     """How the parser shall read labels for a loss."""
     if not LOSSES[loss].classifies:
+        if labels:
+            raise UsageError(
+                f"--labels names two classes; --loss {loss} takes any number as a label"
+            )
         return "any"
     return "binary" if labels is None else labels
 
@@ -98,20 +103,30 @@ class Training:
 
     def run(self, sources: Iterable[Source], bad: BadLines) -> Iterator[Source]:
         """Learn everything; yields the source in hand after each block, for progress."""
+        with closing(self.blocks(sources, bad)) as blocks:
+            for source, block in blocks:
+                if self.normalize == "l2":
+                    block.normalize()
+                self.learn(block, source.name)
+                yield source
+
+    def learn(self, block: Block, name: str) -> None:
+        """Learn a block; a divergence tells the name of the source."""
+        try:
+            self.learner.learn(block)
+        except Divergence as error:
+            raise Divergence(error.example, error.line, f"{name}: {error.what}") from error
+
+    def blocks(
+        self, sources: Iterable[Source], bad: BadLines
+    ) -> Generator[tuple[Source, Block]]:
+        """Every block as it was written, with its source, valid until the next; counts lines."""
         blank, before = self.parser.blank, bad.count
         counted = dict(self.counters)
         for source in sources:
             try:
                 for block in parse(source, self.parser, bad, self.block):
-                    if self.normalize == "l2":
-                        block.normalize()
-                    try:
-                        self.learner.learn(block)
-                    except Divergence as error:
-                        raise Divergence(
-                            error.example, error.line, f"{source.name}: {error.what}"
-                        ) from error
-                    yield source
+                    yield source, block
             finally:
                 source.close()
                 self.counters["bad_lines"] = counted["bad_lines"] + bad.count - before
@@ -126,7 +141,11 @@ class Training:
         """The exactly sparse model of now; learning goes on undisturbed."""
         found = self.learner.snapshot(smoothness, evidence, max_nonzeros)
         settings = dict(self.settings)
-        for name, value in (("evidence", evidence), ("smoothness", smoothness)):
+        for name, value in (
+            ("evidence", evidence),
+            ("smoothness", smoothness),
+            ("max_nonzeros", max_nonzeros),
+        ):
             if value is not None:
                 settings[name] = value
         return Model(
@@ -167,7 +186,7 @@ class Training:
                 settings=body["settings"],
                 labels=tuple(body["labels"]) if body["labels"] else None,
                 normalize=body["normalize"],
-                learner=Learner.from_state(body["learner"]),
+                learner=learner_class(body["settings"]).from_state(body["learner"]),
                 counters={name: int(body["counters"][name]) for name in COUNTERS},
             )
             if body["negative"] is not None and training.labels is None:

@@ -25,10 +25,16 @@ make_environment() {
         }
     fi
     echo "installing streamlearn into $environment ..." >&2
-    # A copy of what is here, so that a build never leaves anything in the source tree.
-    "$environment/bin/pip" install --quiet --disable-pip-version-check ".$2" >"$environment/install.log" 2>&1 || {
+    # From a copy, so that a build leaves nothing in the source tree and takes nothing stale from it.
+    copy=$(mktemp -d)
+    cp -R setup.py pyproject.toml README.md LICENSE streamlearn "$copy"
+    find "$copy" -name '*.so' -delete
+    if ! "$environment/bin/pip" install --quiet --disable-pip-version-check "$copy$2" \
+        >"$environment/install.log" 2>&1; then
         cat "$environment/install.log" >&2
+        rm -rf "$copy"
         echo "the installation failed; its log is $environment/install.log" >&2
         exit 70
-    }
+    fi
+    rm -rf "$copy"
 }

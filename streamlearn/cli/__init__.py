@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,10 +23,12 @@ COMMANDS = {
     "fit": "learn a model from libsvm text (files or a pipe)",
     "predict": "one prediction a line for libsvm text",
     "score": "loss, error and AUC of a model on labelled text",
+    "compare": "many algorithms on one stream, in one table or picture",
     "snapshot": "a model from a saved state, as sparse as you like",
     "inspect": "what a model file holds",
     "top": "the largest weights of a model",
     "export": "a model for LIBLINEAR, VW, numpy, JSON or text",
+    "algos": "the algorithms, or one of them explained",
     "check": "validate data files: rows, ids, labels, oddities",
 }
 
@@ -102,6 +105,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(nowhere, "w", closefd=False))
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal cannot show is no error
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = dispatch(sys.argv[1:] if words is None else words)
         sys.stdout.flush()

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     kind = FORMATS[args.to]
     if kind.binary and args.output == "-" and sys.stdout.isatty():
         raise UsageError(f"--to {args.to} is not for a terminal; use -o FILE or a pipe")
-    check_output(args.output)
+    check_output(args.output, [args.model])
     model = Model.load(args.model)
     data = kind.write(model)
     if model.normalize == "l2" and not kind.tells_normalize:

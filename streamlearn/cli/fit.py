@@ -22,7 +22,7 @@ from streamlearn.cli.rows import check_stdin
 from streamlearn.cli.stderr import say, say_json, warn
 from streamlearn.container import write_file
 from streamlearn.errors import CannotCreate, IoFailure, NoInput, UsageError
-from streamlearn.meter import sorted_by_class
+from streamlearn.meter import sorted_by_class, unstable
 from streamlearn.model import Model, as_written
 from streamlearn.sources import Source, open_source
 from streamlearn.training import BadLines, Training
@@ -38,9 +38,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="TOML", help="settings; see conf/streamlearn.toml")
     parser.add_argument("--resume", metavar="STATE", help="go on from a saved state, bit for bit")
     parser.add_argument("--save-state", metavar="STATE", help="save the state to go on from")
-    parser.add_argument(
-        "--max-nonzeros", metavar="K", help="keep only the K strongest weights in the model"
-    )
     run = parser.add_argument_group("what is learned")
     table.add_flags(run, table.RUN)
     names = ", ".join(ALGORITHMS)
@@ -54,17 +51,21 @@ def run(args: argparse.Namespace) -> int:
     given = table.collect(args, table.FIT)
     files = args.files or ["-"]
     passes = given.get("passes", 1)
-    keep = None
-    if args.max_nonzeros is not None:
-        try:
-            keep = table.read_count(args.max_nonzeros)
-        except ValueError as error:
-            raise UsageError(f"--max-nonzeros {args.max_nonzeros}: {error}") from None
     check_files(files, passes)
-    check_output(args.output, files)
-    if args.save_state:
-        check_output(args.save_state, [*files, args.output])
+    inputs = [*files, *(p for p in (args.config, args.resume) if p)]
+    check_output(args.output, inputs)
+    if args.save_state:  # may replace the state that it goes on from
+        kept = [p for p in (*inputs, args.output) if p != args.resume]
+        check_output(args.save_state, kept)
+    policy, _, aside = given.get("on_error", "stop").partition("=")
+    if policy == "quarantine":
+        check_output(aside, [*inputs, args.output, *([args.save_state] if args.save_state else ())])
     training = resumed(args.resume, given) if args.resume else fresh(given)
+    if ALGORITHMS[training.settings["algo"]].batch and "-" in files:
+        raise UsageError(
+            f"--algo {training.settings['algo']} keeps all examples in memory and solves at the "
+            "end, which an endless pipe never reaches; name files"
+        )
     kind = given.get("progress", "table")
     if kind == "jsonl":
         say_json(settings=training.settings, normalize=training.normalize)
@@ -81,14 +82,8 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             code = INTERRUPTED
             say(f"interrupted: writing the model of the first {training.learner.t:,d} examples")
-    if training.learner.t == 0:
-        warn("no examples: the model is empty")
-    if sorted_by_class(training.learner.progress):
-        warn(
-            "the labels come in long runs, as if sorted by class; a stream must be "
-            "shuffled: try shuf data.svm | streamlearn fit"
-        )
-    model = training.model(max_nonzeros=keep)
+    warn_of_trouble(training)
+    model = training.model(max_nonzeros=given.get("max_nonzeros"))
     progress.finish(model.nonzeros, model.density)
     if args.save_state:
         write_file(args.save_state, training.to_bytes())
@@ -100,11 +95,36 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def warn_of_trouble(training: Training) -> None:
+    """What a user should know before trusting the model."""
+    sums, total = training.learner.progress, training.settings.get("total", 0)
+    if sums["examples"] == 0:
+        warn("no examples: the model is empty")
+    if sorted_by_class(sums):
+        warn(
+            "the labels come in long runs, as if sorted by class; a stream must be "
+            "shuffled: try shuf data.svm | streamlearn fit"
+        )
+    if unstable(sums):
+        warn(
+            f"learning was unstable: its mean loss {sums['loss'] / sums['weight']:.4g} is far "
+            f"above {sums['baseline'] / sums['weight']:.4g}, that of a model without weights. "
+            "Scale the values, leave --t0 and --step-cap at auto, raise --l2 or lower --eta"
+        )
+    if total and total != sums["examples"]:
+        warn(
+            f"--total said {total:,d} examples, there were {sums['examples']:,d}: the suffix is "
+            "not the last alpha of the run"
+        )
+
+
 def check_files(files: list[str], passes: int) -> None:
     """Fail before learning, not after an hour of it."""
     for path in files:
         if path != "-" and not Path(path).exists():
             raise NoInput(f"{path}: no such file")
+        if Path(path).is_dir():
+            raise NoInput(f"{path}: is a folder; name the files in it")
         if passes > 1 and (path == "-" or Path(path).is_fifo()):
             raise UsageError(f"--passes {passes}: a pipe can be read only once; name files")
     check_stdin(files)
@@ -171,10 +191,7 @@ def fresh(given: dict[str, Any]) -> Training:
     algo = given.get("algo", table.DEFAULT_ALGORITHM)
     loss = given.get("loss", table.DEFAULT_LOSS)
     settings = resolve(algo, loss, parameters)
-    labels = given.get("labels")
-    if labels and loss == "squared":
-        raise UsageError("--labels names two classes; --loss squared takes any number as a label")
-    return Training(settings, labels, given.get("normalize", "none"))
+    return Training(settings, given.get("labels"), given.get("normalize", "none"))
 
 
 def resumed(path: str, given: dict[str, Any]) -> Training:

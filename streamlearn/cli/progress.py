@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from streamlearn.catalogue import LOSSES
+from streamlearn.catalogue import ALGORITHMS, LOSSES
 from streamlearn.cli.stderr import say_json, write
 from streamlearn.meter import Meter, Row
 from streamlearn.sources import Source
@@ -65,7 +65,8 @@ class Progress:
             while self.next_tick <= self.training.learner.t:
                 self.next_tick *= 2
             elapsed = time.perf_counter() - self.begin
-            affordable = self.spent <= BUDGET_SECONDS + BUDGET_SHARE * elapsed
+            batch = ALGORITHMS[self.training.settings["algo"]].batch  # a snapshot is all the work
+            affordable = not batch and self.spent <= BUDGET_SECONDS + BUDGET_SHARE * elapsed
             self.show(self.row(affordable))
 
     def row(self, count: bool) -> Row:

@@ -8,9 +8,9 @@ from typing import Any
 
 from streamlearn.cli import rows
 from streamlearn.engine.libsvm import Parser
-from streamlearn.engine.loss import evaluate
 from streamlearn.errors import DataError
 from streamlearn.model import Model
+from streamlearn.scoring import judge
 from streamlearn.training import label_rule
 
 
@@ -44,17 +44,11 @@ def score(args: argparse.Namespace, model: Model) -> dict[str, Any]:
     if not parts:
         raise DataError("no examples to score")
     margin, y, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-    total = float(weight.sum())
-    if total == 0.0:
-        raise DataError("the importance weights of the examples add up to 0")
-    loss = sum(w * evaluate(model.loss, m, t)[0] for m, t, w in zip(margin, y, weight, strict=True))
-    figures: dict[str, Any] = {"examples": len(y), "loss": float(loss) / total}
+    figures: dict[str, Any] = {"examples": len(y), **judge(model.loss, margin, y, weight)}
     if model.classifies:
-        figures["error"] = float(weight[(margin > 0.0) != (y > 0.0)].sum()) / total
         figures["auc"] = auc(margin, y > 0.0, weight)
     else:
-        figures["rmse"] = float(np.sqrt(np.sum(weight * (margin - y) ** 2) / total))
-        mean = float(np.sum(weight * y) / total)
+        mean = float(np.average(y, weights=weight))
         spread = float(np.sum(weight * (y - mean) ** 2))
         residual = float(np.sum(weight * (margin - y) ** 2))
         figures["r2"] = 1.0 - residual / spread if spread else None

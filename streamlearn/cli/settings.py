@@ -130,20 +130,39 @@ def parameter_setting(parameter: Parameter) -> Setting:
 RUN = (
     Setting("algo", known(ALGORITHMS), "the algorithm", DEFAULT_ALGORITHM, "NAME"),
     Setting("loss", known(LOSSES), ", ".join(LOSSES), DEFAULT_LOSS, "NAME"),
-    Setting("labels", read_pair, "the labels of the two classes, if not -1,+1 or 0,1", None,
-            "NEG,POS"),
-    Setting("normalize", one_of("none", "l2"), "l2 scales each row to unit length", "none",
-            "none|l2"),
+    Setting(
+        "labels", read_pair, "the labels of the two classes, if not -1,+1 or 0,1", None, "NEG,POS"
+    ),
+    Setting(
+        "normalize", one_of("none", "l2"), "l2 scales each row to unit length", "none", "none|l2"
+    ),
+    Setting(
+        "max_nonzeros",
+        read_count,
+        "keep at most this many weights in the model, the strongest; equals go together",
+        None,
+        "K",
+    ),
     Setting("passes", read_positive, "how often to read the files", 1, "N"),
 )
 READING = (
-    Setting("on_error", read_policy, "a bad line: stop, skip it, or set it aside", "stop",
-            "stop|skip|quarantine=FILE"),
+    Setting(
+        "on_error",
+        read_policy,
+        "a bad line: stop, skip it, or set it aside",
+        "stop",
+        "stop|skip|quarantine=FILE",
+    ),
     Setting("max_errors", read_count, "stop after more bad lines than this", None, "N"),
 )
 PROGRESS = (
-    Setting("progress", one_of("table", "bar", "jsonl", "none"), "what to show on stderr", "table",
-            "table|bar|jsonl|none"),
+    Setting(
+        "progress",
+        one_of("table", "bar", "jsonl", "none"),
+        "what to show on stderr",
+        "table",
+        "table|bar|jsonl|none",
+    ),
 )
 LEARNING = tuple(parameter_setting(p) for p in PARAMETERS.values())
 FIT = {s.name: s for s in (*RUN, *LEARNING, *READING, *PROGRESS)}
@@ -217,7 +236,7 @@ def from_environment(
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
         key = variable[len(PREFIX) :].lower()
-        if key not in FIT:
+        if key not in FIT and table is FIT:  # other commands take what is theirs
             raise ConfigError(f"{variable}: no such setting; {nearest(key, FIT)}")
         if key in table:
             try:

@@ -11,10 +11,9 @@ import argparse
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import check_output, summary
 from streamlearn.cli.stderr import say
-from streamlearn.errors import UsageError
 from streamlearn.training import Training
 
-OPTIONS = ("evidence", "smoothness")
+OPTIONS = ("evidence", "smoothness", "max_nonzeros")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,23 +21,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", default="model.sl", metavar="MODEL", help="default: model.sl; - is stdout"
     )
-    parser.add_argument("--max-nonzeros", metavar="K", help="keep only the K strongest weights")
     table.add_flags(parser, tuple(table.FIT[name] for name in OPTIONS))
 
 
 def run(args: argparse.Namespace) -> int:
-    given = {}
-    for name, read in (
-        *((name, table.FIT[name].read) for name in OPTIONS),
-        ("max_nonzeros", table.read_count),
-    ):
-        text = getattr(args, name, None)
-        if text is not None:
-            try:
-                given[name] = read(text)
-            except ValueError as error:
-                raise UsageError(f"--{name.replace('_', '-')} {text}: {error}") from None
-    check_output(args.output)
+    given = table.collect(args, {name: table.FIT[name] for name in OPTIONS})
+    check_output(args.output, [args.state])
     model = Training.load(args.state).model(**given)
     model.save(args.output)
     say(summary(model, args.output))

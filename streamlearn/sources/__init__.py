@@ -10,6 +10,7 @@ import fcntl
 import gzip
 import io
 import lzma
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -35,11 +36,18 @@ class Front(io.RawIOBase):
         self.head = b""
         # A pipe may give its first bytes one by one; read on only while they could be magic.
         while not self.head or any(m.startswith(self.head) and m != self.head for m in MAGIC):
-            piece = stream.read(1) if self.head else stream.read(6)
-            if not piece:
+            piece = bytearray(1 if self.head else 6)
+            count = self.fill(memoryview(piece))
+            if not count:
                 break
-            self.head += piece
+            self.head += piece[:count]
         self.kind = next((k for m, k in MAGIC.items() if self.head.startswith(m)), None)
+
+    def fill(self, buffer: memoryview) -> int:
+        """Read what there is; a descriptor that does not block is waited for."""
+        while (count := self.under.readinto(buffer)) is None:  # type: ignore[attr-defined]
+            select.select([self.under], [], [])
+        return count
 
     def readable(self) -> bool:
         return True
@@ -50,7 +58,7 @@ class Front(io.RawIOBase):
             buffer[:count] = self.head[:count]
             self.head = self.head[count:]
         else:
-            count = self.under.readinto(buffer) or 0  # type: ignore[attr-defined]
+            count = self.fill(buffer)
         self.taken += count
         return count
 

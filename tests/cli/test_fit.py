@@ -19,7 +19,8 @@ from random import Random
 
 import pytest
 
-from streamlearn.catalogue import ALGORITHMS, PARAMETERS
+from streamlearn.catalogue import PARAMETERS
+from streamlearn.catalogue import STREAMING as ALGORITHMS
 from streamlearn.container import unpack
 
 if sys.version_info >= (3, 14):

@@ -8,7 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from streamlearn.catalogue import ALGORITHMS, PARAMETERS
+from streamlearn.catalogue import PARAMETERS
+from streamlearn.catalogue import STREAMING as ALGORITHMS
 
 GOOD = b"+1 1:1 2:0.5\n-1 2:1 3:2\n"
 EVIDENCE = PARAMETERS["evidence"].default

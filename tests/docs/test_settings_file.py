@@ -12,7 +12,7 @@ from streamlearn.catalogue import PARAMETERS, resolve
 from streamlearn.cli.settings import FIT, from_file
 
 # These have no default; the file shows an example.
-EXAMPLES = {"labels", "max_errors"}
+EXAMPLES = {"labels", "max_errors", "max_nonzeros"}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlearn import container
-from streamlearn.catalogue import ALGORITHMS, resolve
+from streamlearn.catalogue import STREAMING as ALGORITHMS
+from streamlearn.catalogue import resolve
 from streamlearn.errors import CannotCreate, IoFailure, ModelError, NoInput, StreamlearnError
 from streamlearn.model import Model
 from streamlearn.training import BadLines, Training

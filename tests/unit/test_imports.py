@@ -28,6 +28,9 @@ DOORS = {
     "model": GROUND | {"engine", "arrays", "catalogue", "container"},
     "training": GROUND | {"engine", "arrays", "catalogue", "container", "meter", "model",
                           "sources"},
+    "scoring": GROUND | {"engine", "catalogue"},
+    "comparison": GROUND | {"engine", "catalogue", "model", "scoring", "sources", "training"},
+    "picture": GROUND,
 }
 NEVER_AT_START = ("numpy", "scipy", "sklearn", "matplotlib", "zmq", "pandas")
 CIMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)

@@ -21,7 +21,7 @@ from contract.streams import (
     to_block,
     weights_of,
 )
-from streamlearn.catalogue import ALGORITHMS
+from streamlearn.catalogue import STREAMING as ALGORITHMS
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 from streamlearn.errors import DataError, ModelError
