@@ -58,6 +58,17 @@ cdef void* grown(void* old, int64_t count) except NULL:
     return new
 
 
+cdef int copy_column(
+    double* to, const double[::1] column, int64_t rows, str what
+) except -1:
+    """One number a row."""
+    if column.shape[0] != rows:
+        raise DataError(f"a block needs one {what} a row, not {column.shape[0]} for {rows}")
+    if rows:
+        memcpy(to, &column[0], rows * 8)
+    return 0
+
+
 cdef class Block:
     """A batch of examples: labels, importance weights, and sparse rows of (id, value)."""
 
@@ -167,7 +178,6 @@ cdef class Block:
         """A block of its own from CSR arrays; labels are taken as they are."""
         cdef Block block = Block()
         cdef int64_t rows = labels.shape[0], many = ids.shape[0]
-        cdef const double[::1] importance
         cdef const int64_t[::1] places
         if offsets.shape[0] != rows + 1 or values.shape[0] != many:
             raise DataError("arrays of a block do not fit: need rows + 1 offsets, as many ids as "
@@ -204,14 +214,11 @@ cdef class Block:
         block.offsets[rows] = n
         block.rows, block.features = rows, n
         if weights is not None:
-            importance = weights
-            if importance.shape[0] != rows:
-                raise DataError("a block needs one importance weight a row")
+            copy_column(block.weights, weights, rows, "importance weight")
             for i in range(rows):
-                if not (importance[i] >= 0.0 and isfinite(importance[i])):
-                    raise DataError(f"row {i}: importance weight {importance[i]}; weights must be "
-                                    "finite and >= 0")
-                block.weights[i] = importance[i]
+                if not (block.weights[i] >= 0.0 and isfinite(block.weights[i])):
+                    raise DataError(f"row {i}: importance weight {block.weights[i]}; weights must "
+                                    "be finite and >= 0")
         if lines is not None:
             places = lines
             if places.shape[0] != rows:
@@ -220,17 +227,9 @@ cdef class Block:
                 block.lines[i] = places[i]
         block.scan()
         if norms is not None:              # of rows scaled to unit length: exactly 1
-            importance = norms
-            if importance.shape[0] != rows:
-                raise DataError("a block needs one norm a row")
-            for i in range(rows):
-                block.norms[i] = importance[i]
+            copy_column(block.norms, norms, rows, "norm")
         if slopes is not None:
-            importance = slopes
-            if importance.shape[0] != rows:
-                raise DataError("a block needs one slope a row")
-            for i in range(rows):
-                block.slopes[i] = importance[i]
+            copy_column(block.slopes, slopes, rows, "slope")
         return block
 
     def arrays(self):

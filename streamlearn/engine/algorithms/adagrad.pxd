@@ -2,7 +2,7 @@
 #     w = -S_{l1 t}(S) / (l2 t + (delta + sqrt Q)/eta),  S = sum g, Q = sum g^2
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct AdagradSlot:
@@ -34,8 +34,4 @@ cdef inline void update(const Adagrad* a, AdagradSlot* slot, double x) noexcept 
 cdef inline void reading(
     const Adagrad* a, const AdagradSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = weight(a, slot, penalised)
-    out.mean = out.last
-    out.gradient = 0.0
-    out.scale = 1.0
-    out.penalty = a.l1 if penalised else 0.0
+    plain(out, weight(a, slot, penalised), a.l1 if penalised else 0.0)

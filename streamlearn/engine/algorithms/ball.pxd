@@ -6,7 +6,7 @@
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport int64_t
 from streamlearn.engine.algorithms.everyone cimport Everyone, nth
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct BallSlot:
@@ -67,6 +67,4 @@ cdef inline void sweep(const Ball* a, const Everyone* all) noexcept nogil:
 cdef inline void reading(
     const Ball* a, const BallSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = out.mean = slot.w
-    out.gradient = out.penalty = 0.0
-    out.scale = 1.0
+    plain(out, slot.w, 0.0)

@@ -14,7 +14,7 @@ from libc.math cimport exp, fabs, fmax, log, log1p, sqrt
 from libc.stdint cimport int64_t
 from streamlearn.engine.algorithms.ball cimport ball_threshold
 from streamlearn.engine.algorithms.everyone cimport BEYOND, Everyone, nth
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef enum Regularizer:
@@ -145,8 +145,4 @@ cdef inline void log_sum(Dual* a, const Everyone* all) noexcept nogil:
 cdef inline void reading(
     const Dual* a, const DualSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = weight(a, slot, penalised)
-    out.mean = out.last
-    out.gradient = 0.0
-    out.scale = 1.0
-    out.penalty = a.l1 if penalised and a.kind <= L1L2 else 0.0
+    plain(out, weight(a, slot, penalised), a.l1 if penalised and a.kind <= L1L2 else 0.0)

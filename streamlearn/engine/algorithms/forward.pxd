@@ -5,7 +5,7 @@
 # settles any gap. tg thresholds every K-th step, by K times as much, and only where |w| <= theta.
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport int64_t
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct ForwardSlot:
@@ -82,8 +82,7 @@ cdef inline void turned(Forward* a) noexcept nogil:
 cdef inline void reading(
     const Forward* a, const ForwardSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = (settled(a, slot) if penalised else slot.v) * a.P
-    out.mean = out.last
-    out.gradient = 0.0
-    out.scale = 1.0
-    out.penalty = a.l1 if penalised else 0.0
+    if penalised:
+        plain(out, settled(a, slot) * a.P, a.l1)
+    else:
+        plain(out, slot.v * a.P, 0.0)

@@ -3,7 +3,7 @@
 #     w = -S_{l1}(z) / ((beta + sqrt n)/eta + l2);  `growing` multiplies l1 and l2 by t
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct FtrlSlot:
@@ -38,8 +38,5 @@ cdef inline void update(const Ftrl* a, FtrlSlot* slot, double x, bint penalised)
 cdef inline void reading(
     const Ftrl* a, const FtrlSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = weight(a, slot, penalised)
-    out.mean = out.last
-    out.gradient = 0.0
-    out.scale = 1.0
-    out.penalty = a.l1 * (1.0 if a.growing else 1.0 / a.t if a.t else 0.0) if penalised else 0.0
+    cdef double share = 1.0 if a.growing else 1.0 / a.t if a.t else 0.0
+    plain(out, weight(a, slot, penalised), a.l1 * share if penalised else 0.0)

@@ -8,7 +8,7 @@
 from libc.math cimport copysign, fabs, pow
 from libc.stdint cimport int64_t
 from streamlearn.engine.algorithms.everyone cimport Everyone, nth
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct MirrorSlot:
@@ -62,7 +62,4 @@ cdef inline void sweep(Mirror* a, const Everyone* all) noexcept nogil:
 cdef inline void reading(
     const Mirror* a, const MirrorSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = out.mean = weight(a, slot, penalised)
-    out.gradient = 0.0
-    out.scale = 1.0
-    out.penalty = a.l1 if penalised else 0.0
+    plain(out, weight(a, slot, penalised), a.l1 if penalised else 0.0)

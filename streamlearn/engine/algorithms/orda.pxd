@@ -11,7 +11,7 @@
 #     SSG:  z' = (1 - r) z + r y - (y - x')/theta,  r = theta l2 / (l2 + theta^2 Gamma)
 from libc.stdint cimport int64_t
 from streamlearn.engine.algorithms.everyone cimport Everyone, nth
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct OrdaSlot:
@@ -86,7 +86,4 @@ cdef inline void sweep(const Orda* a, const Everyone* all) noexcept nogil:
 cdef inline void reading(
     const Orda* a, const OrdaSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = out.mean = slot.x
-    out.gradient = 0.0
-    out.scale = 1.0
-    out.penalty = a.l1 if penalised else 0.0
+    plain(out, slot.x, a.l1 if penalised else 0.0)

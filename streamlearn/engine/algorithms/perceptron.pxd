@@ -1,7 +1,7 @@
 # perceptron: soft-threshold perceptron with margin and density bound. Two words; moves on mistakes.
 #     if y m <= margin:  w_j <- S_threshold(w_j + eta y x_j)  for the features of the example
 from libc.stdint cimport int64_t
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct PerceptronSlot:
@@ -56,6 +56,4 @@ cdef inline void update(
 cdef inline void reading(
     const Perceptron* a, const PerceptronSlot* slot, bint penalised, Reading* out
 ) noexcept nogil:
-    out.last = out.mean = slot.w
-    out.gradient = out.penalty = 0.0
-    out.scale = 1.0
+    plain(out, slot.w, 0.0)

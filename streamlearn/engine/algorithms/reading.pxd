@@ -5,3 +5,11 @@ cdef struct Reading:
     double gradient      # the averaged gradient with the ridge term, over the same weights
     double scale         # smoothness of this coordinate is L * scale
     double penalty       # weight of |w_j| in the objective
+
+
+cdef inline void plain(Reading* out, double w, double penalty) noexcept nogil:
+    """The reading of an algorithm that serves its iterate and averages nothing."""
+    out.last = out.mean = w
+    out.gradient = 0.0
+    out.scale = 1.0
+    out.penalty = penalty

@@ -1,6 +1,6 @@
 # sgd: the last iterate of SGD with lazy l1; no average. Two words a coordinate.
 from libc.stdint cimport int64_t
-from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.algorithms.reading cimport Reading, plain
 from streamlearn.engine.algorithms.schedule cimport Schedule, stepped
 from streamlearn.engine.lazy cimport after_gap
 
@@ -30,8 +30,4 @@ cdef inline void reading(
     cdef double c = a.step.c if penalised else 0.0
     cdef double n = a.step.t + a.step.t0
     cdef double u = after_gap(slot.u, a.step.t + 1 - slot.last, c, a.step.subgradient)
-    out.last = u / n if n > 0.0 else 0.0
-    out.mean = out.last
-    out.gradient = 0.0
-    out.scale = 1.0
-    out.penalty = c * a.step.l2
+    plain(out, u / n if n > 0.0 else 0.0, c * a.step.l2)
