@@ -89,7 +89,7 @@ class Model:
     def scorer(self) -> Scorer:
         return Scorer(self.ids, self.weights, self.bias)
 
-    def block_margins(self, block: Block) -> memoryview:
+    def block_margins(self, block: Block) -> memoryview[float]:
         """The margins of a block's rows, which it scales first where the model was taught so."""
         if self.normalize == "l2":
             block.normalize()

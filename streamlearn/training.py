@@ -164,13 +164,14 @@ class Training:
 
     def to_bytes(self) -> bytes:
         """The state file: everything that going on depends on."""
+        labels = self.parser.labels
         return container.pack(
             FORMAT,
             {
                 "streamlearn": __version__,
                 "settings": self.settings,
                 "labels": list(self.labels) if self.labels else None,
-                "negative": self.parser.labels[0] if self.parser.settled else None,
+                "negative": labels[0] if labels and self.parser.settled else None,
                 "normalize": self.normalize,
                 "counters": self.counters,
                 "learner": self.learner.state(),

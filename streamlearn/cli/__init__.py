@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from streamlearn._version import __version__
 from streamlearn.cli.stderr import say
@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see '{self.prog} --help')")
 
 
-def command_parser(name: str) -> tuple[Parser, object]:
+def command_parser(name: str) -> tuple[Parser, Any]:
     """The argument parser of one command and its module."""
     module = importlib.import_module(f"streamlearn.cli.{name}")
     parser = Parser(

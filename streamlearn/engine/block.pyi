@@ -1,6 +1,8 @@
 from collections.abc import Mapping
+from typing import Any
 
-from typing_extensions import Buffer
+# A one-dimensional buffer of int64 or float64: an array, a memoryview or a numpy array.
+Column = Any
 
 class Block:
     """A batch of examples: labels, importance weights, and sparse rows of (id, value)."""
@@ -17,14 +19,14 @@ class Block:
     def normalize(self) -> None: ...
     @staticmethod
     def from_arrays(
-        offsets: Buffer,
-        ids: Buffer,
-        values: Buffer,
-        labels: Buffer,
-        weights: Buffer | None = None,
-        lines: Buffer | None = None,
-        norms: Buffer | None = None,
-        slopes: Buffer | None = None,
+        offsets: Column,
+        ids: Column,
+        values: Column,
+        labels: Column,
+        weights: Column | None = None,
+        lines: Column | None = None,
+        norms: Column | None = None,
+        slopes: Column | None = None,
     ) -> Block: ...
     def state(self) -> dict[str, bytes]: ...
     @staticmethod

@@ -117,7 +117,7 @@ def decompressed(front: Front) -> Any:
     return zstd_file(buffered)
 
 
-def zstd_file(raw: io.BufferedReader) -> BinaryIO:
+def zstd_file(raw: io.BufferedReader) -> Any:
     try:
         if sys.version_info >= (3, 14):
             from compression.zstd import ZstdFile
@@ -134,7 +134,7 @@ def zstd_file(raw: io.BufferedReader) -> BinaryIO:
 def open_source(path: str) -> Source:
     """Open a file, or standard input for '-'."""
     if path == "-":
-        raw = sys.stdin.buffer.raw  # type: ignore[attr-defined]
+        raw: Any = sys.stdin.buffer.raw  # type: ignore[union-attr]
         widen_pipe(raw)
         return Source("<stdin>", raw, None)
     try:

@@ -52,9 +52,7 @@ def test_installation_holds_stubs_but_no_sources(root: Path) -> None:
     assert (package / "py.typed").exists()
     compiled = {p.name.split(".")[0] for p in (package / "engine").glob("*.so")}
     stubs = {p.stem for p in (package / "engine").glob("*.pyi")}
-    inner = {"columns", "conversion", "descent", "learn", "recent", "slots", "spectrum"}
-    public = compiled - inner  # those have no door to Python code
-    assert public <= stubs
+    assert compiled == stubs
 
 
 def test_tools_leave_the_source_tree_clean(before: set[str], demo: str, root: Path) -> None:

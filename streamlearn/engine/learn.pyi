@@ -1,0 +1,1 @@
+FIELDS: dict[str, tuple[str, ...]]
