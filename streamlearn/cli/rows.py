@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def margins(
     args: argparse.Namespace, model: Model, parser: Parser
-) -> Iterator[tuple[memoryview, Block]]:
+) -> Iterator[tuple[memoryview[float], Block]]:
     """The margins of each block of the input, in order."""
     given = table.collect(args, {s.name: s for s in table.READING})
     policy = given.get("on_error", "stop")

@@ -117,7 +117,7 @@ def decompressed(front: Front) -> Any:
     return zstd_file(buffered)
 
 
-def zstd_file(raw: io.BufferedReader) -> Any:
+def zstd_file(raw: Any) -> Any:
     try:
         if sys.version_info >= (3, 14):
             from compression.zstd import ZstdFile
