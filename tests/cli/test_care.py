@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
-import threading
+import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,15 @@ def test_a_folder_is_refused_before_learning(run, tmp_path: Path, data: Path) ->
 # ---- bytes as they come --------------------------------------------------------------------------
 
 
+def wait_until_empty(pipe: int) -> None:
+    """Until the reader has taken everything and finds nothing more."""
+    deadline = time.monotonic() + 60.0
+    waiting = b"1234"
+    while any(waiting):
+        assert time.monotonic() < deadline, "nobody reads the pipe"
+        waiting = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+
+
 def test_a_pipe_that_does_not_block_is_waited_for(run, tmp_path: Path, data: Path) -> None:
     run("fit", data, "-o", "m.sl", "--progress", "none")
     read_end, write_end = os.pipe()
@@ -91,7 +102,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(run, tmp_path: Path, data: Pat
     try:
         for start in range(0, len(GOOD), 700):
             os.write(write_end, GOOD[start : start + 700])
-            threading.Event().wait(0.02)  # lets the reader run dry, which is the point
+            wait_until_empty(write_end)
     finally:
         os.close(write_end)
     assert process.wait(timeout=60) == 0
