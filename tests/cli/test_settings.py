@@ -50,7 +50,6 @@ def test_the_three_ways_of_saying_give_the_same_model(run, data, tmp_path):
     assert (tmp_path / "file").read_bytes() == expected
 
 
-@pytest.mark.skipif(not CONF.exists(), reason="this copy has no conf folder")
 def test_the_conf_file_that_we_ship_is_legal_and_holds_the_defaults(run, lines, learned, tmp_path):
     run("fit", "--config", CONF, stdin=b"".join(lines))
     assert (tmp_path / "model.sl").read_bytes() == (learned / "model.sl").read_bytes()
