@@ -7,6 +7,7 @@ settings and prints nothing.
 
 from __future__ import annotations
 
+import math
 import time
 from array import array
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -14,17 +15,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamlearn.catalogue import ALGORITHMS, PARAMETERS, resolve
 from streamlearn.engine.block import Block
-from streamlearn.engine.libsvm import Parser
-from streamlearn.engine.scorer import Scorer
 from streamlearn.errors import DataError, Divergence, UsageError
 from streamlearn.model import Model
-from streamlearn.scoring import judge
+from streamlearn.multiclass import MulticlassModel
+from streamlearn.scoring import judge, judge_classes
 from streamlearn.sources import Source
-from streamlearn.training import BadLines, Training, label_rule, parse
+from streamlearn.training import BadLines, Training, label_parser, parse
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FIRST_POINT = 128  # examples before the first point of a curve; the others follow by doubling
 
@@ -110,13 +113,14 @@ class TestSet:
         cls,
         source: Source,
         loss: str,
-        labels: tuple[float, float] | None,
+        labels: tuple[float, ...] | None,
         normalize: str,
         bad: BadLines,
+        multiclass: bool = False,
     ) -> TestSet:
         """All rows of a source."""
         try:
-            parser = Parser(label_rule(loss, labels))
+            parser = label_parser(loss, labels, multiclass)
             blocks = [
                 own_block(block, normalize) for block in parse(source, parser, bad, Block())
             ]
@@ -128,13 +132,21 @@ class TestSet:
             raise DataError(f"{source.name}: {what}")
         return test
 
-    def judge(self, ids: bytes, weights: bytes, bias: float) -> dict[str, float]:
+    def judge(self, model: Model | MulticlassModel) -> dict[str, float]:
         """Loss, and error or rmse, of a model."""
         import numpy as np
 
-        scorer = Scorer(ids, weights, bias)
-        margins = np.frombuffer(b"".join(scorer.margins(block) for block in self.blocks))
-        return judge(self.loss, margins, self.labels, self.weights)
+        if isinstance(model, MulticlassModel):
+            if not model.parts:  # of an empty stream
+                return {"loss": math.inf, "error": 1.0}
+            columns = np.stack([self.margins(part) for part in model.parts], axis=1)
+            return judge_classes(self.loss, columns, self.labels, self.weights, model.classes)
+        return judge(self.loss, self.margins(model), self.labels, self.weights)
+
+    def margins(self, model: Model) -> np.ndarray:
+        import numpy as np
+
+        return np.frombuffer(b"".join(model.scorer.margins(block) for block in self.blocks))
 
 
 # ---- the run -------------------------------------------------------------------------------------
@@ -150,7 +162,7 @@ class Contender:
     seconds: float = 0.0  # of a processor, in learning alone
     diverged: Divergence | None = None
     curve: list[dict[str, Any]] = field(default_factory=list)
-    model: Model | None = None
+    model: Model | MulticlassModel | None = None
     figures: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -165,9 +177,8 @@ class Contender:
             self.seconds += time.thread_time() - begin
             self.features += block.features
             if test is not None:
-                found = self.training.learner.snapshot()
-                figures = test.judge(found["ids"], found["weights"], found["bias"])
-                self.add_point(found["t"], len(found["ids"]) // 8, figures)
+                model = self.training.model()
+                self.add_point(model, test.judge(model))
         except Divergence as error:
             self.diverged = error
 
@@ -178,12 +189,12 @@ class Contender:
         except Divergence as error:  # in the examples that a warm-up had kept waiting
             self.diverged = error
             return
-        self.model, self.figures = model, test.judge(model.ids, model.weights, model.bias)
+        self.model, self.figures = model, test.judge(model)
         if not self.curve or self.curve[-1]["examples"] < model.t:
-            self.add_point(model.t, model.nonzeros, self.figures)
+            self.add_point(model, self.figures)
 
-    def add_point(self, examples: int, nonzeros: int, figures: Mapping[str, float]) -> None:
-        self.curve.append({"examples": examples, "nonzeros": nonzeros, **figures})
+    def add_point(self, model: Model | MulticlassModel, figures: Mapping[str, float]) -> None:
+        self.curve.append({"examples": model.t, "nonzeros": model.nonzeros, **figures})
 
 
 class Comparison:
@@ -193,15 +204,17 @@ class Comparison:
         self,
         entrants: Sequence[Entrant],
         test: TestSet,
-        labels: tuple[float, float] | None = None,
+        labels: tuple[float, ...] | None = None,
         normalize: str = "none",
         threads: int = 1,
         curves: bool = False,
+        **classes: Any,
     ) -> None:
+        """`classes`: multiclass and max_classes of each Training."""
         self.test, self.normalize = test, normalize
         self.threads, self.curves = threads, curves
         self.contenders = [
-            Contender(entrant, Training(entrant.settings, labels, normalize))
+            Contender(entrant, Training(entrant.settings, labels, normalize, **classes))
             for entrant in entrants
         ]
         # One of them reads for all: what was read, and how, is then the same in every model.
@@ -245,7 +258,8 @@ class Comparison:
         are cut where a point is due, so that it does not depend on how the bytes came.
         """
         learned, due = 0, FIRST_POINT
-        for source, block in self.reader.blocks(sources, bad):
+        for source, block, counters in self.reader.blocks(sources, bad):
+            self.reader.counters.update(counters)  # the contenders share them
             first = 0
             while self.curves and learned + len(block) - first >= due:
                 stop = first + due - learned

@@ -47,6 +47,24 @@ class IoFailure(StreamlearnError):
     exit_code = 74
 
 
+class Damaged(StreamlearnError):
+    """A state folder in which something that was acknowledged is missing or spoilt."""
+
+    exit_code = 65
+
+
+class Unavailable(StreamlearnError):
+    """A daemon that does not answer, or an address that cannot be bound."""
+
+    exit_code = 69
+
+
+class Locked(StreamlearnError):
+    """A state folder that another daemon is using."""
+
+    exit_code = 75
+
+
 class ConfigError(StreamlearnError):
     """A setting from a file or the environment that is not legal."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from streamlearn.errors import UsageError
 from streamlearn.model import Model
+from streamlearn.multiclass import MulticlassModel
 
 SOLVERS = {
     "logistic": "L1R_LR",
@@ -46,7 +47,39 @@ def to_liblinear(model: Model) -> bytes:
     17 significant digits, so every weight is read back exactly. LIBLINEAR counts ids from 1 and
     its labels are 32-bit whole numbers; a model that has others is refused.
     """
-    weights = model.weights_by_id()
+    head = [f"solver_type {SOLVERS[model.loss]}", "nr_class 2"]
+    if model.labels is not None:
+        negative, positive = map(_int32_label, model.labels)
+        head.append(f"label {positive} {negative}")
+    return _liblinear(head, [model])
+
+
+def classes_to_liblinear(model: MulticlassModel) -> bytes:
+    """The same for many classes, of which the largest w.x wins.
+
+        nr_class k
+        label a b c ...           the classes, rising
+        w
+        <n + 1 lines>             k weights a line, one for each class, in that order
+
+    Of two classes LIBLINEAR has one set of weights only: such a model is refused.
+    """
+    if len(model.classes) == 2:
+        raise UsageError(
+            "--to liblinear: of two classes LIBLINEAR has one set of weights, this model has two; "
+            "learn it without --multiclass, with --labels NEG,POS"
+        )
+    labels = " ".join(str(_int32_label(label)) for label in model.classes)
+    head = [f"solver_type {SOLVERS[model.loss]}", f"nr_class {len(model.classes)}"]
+    return _liblinear([*head, f"label {labels}"], model.parts)
+
+
+def _liblinear(head: list[str], parts: Sequence[Model]) -> bytes:
+    """The file with a column of weights for each part."""
+    weights: dict[int, list[float]] = {}
+    for column, part in enumerate(parts):
+        for id_, weight in part.weights_by_id().items():
+            weights.setdefault(id_, [0.0] * len(parts))[column] = weight
     if 0 in weights:
         raise UsageError(
             "--to liblinear: the model has a weight for id 0; LIBLINEAR counts ids from 1"
@@ -57,18 +90,15 @@ def to_liblinear(model: Model) -> bytes:
             f"--to liblinear: the model has a weight for id {last}; LIBLINEAR takes ids up to "
             f"{LIBLINEAR_LAST}"
         )
-    head = [f"solver_type {SOLVERS[model.loss]}", "nr_class 2"]
-    if model.labels is not None:
-        negative, positive = map(_int32_label, model.labels)
-        head.append(f"label {positive} {negative}")
     head += [f"nr_feature {last}", "bias 1", "w", ""]
-    parts, line = ["\n".join(head).encode()], 1
-    for id_, weight in weights.items():
-        parts.append(b"0\n" * (id_ - line))
-        parts.append(b"%.17g\n" % weight)
+    lines, line = ["\n".join(head).encode()], 1
+    zeros = b" ".join([b"0"] * len(parts)) + b"\n"
+    for id_, row in sorted(weights.items()):
+        lines.append(zeros * (id_ - line))
+        lines.append(b" ".join(b"%.17g" % weight for weight in row) + b"\n")
         line = id_ + 1
-    parts.append(b"%.17g\n" % model.bias)
-    return b"".join(parts)
+    lines.append(b" ".join(b"%.17g" % part.bias for part in parts) + b"\n")
+    return b"".join(lines)
 
 
 def to_json(model: Model) -> bytes:
@@ -93,6 +123,30 @@ def to_json(model: Model) -> bytes:
     return json.dumps(body, allow_nan=False).encode() + b"\n"
 
 
+def classes_to_json(model: MulticlassModel) -> bytes:
+    """The same for many classes: in place of bias, labels and weights
+
+        "classes": [{"label": c, "bias": b, "weights": {"id": w, ...}}, ...]
+
+    by rising label. The largest margin wins, the smaller class where two tie.
+    """
+    body = {
+        "format": "streamlearn-weights",
+        "t": model.t,
+        "loss": model.loss,
+        "normalize": model.normalize,
+        "classes": [
+            {
+                "label": label,
+                "bias": part.bias,
+                "weights": {str(id_): weight for id_, weight in part.weights_by_id().items()},
+            }
+            for label, part in zip(model.classes, model.parts, strict=True)
+        ],
+    }
+    return json.dumps(body, allow_nan=False).encode() + b"\n"
+
+
 def to_npz(model: Model) -> bytes:
     """A numpy .npz archive; np.load(file, allow_pickle=False) reads it.
 
@@ -111,6 +165,32 @@ def to_npz(model: Model) -> bytes:
         weights=model.weight_array,
         bias=np.float64(model.bias),
         labels=np.array(model.labels or (), dtype=np.float64),
+        t=np.int64(model.t),
+        loss=np.str_(model.loss),
+        normalize=np.str_(model.normalize),
+    )
+    return stream.getvalue()
+
+
+def classes_to_npz(model: MulticlassModel) -> bytes:
+    """The same for k classes: in place of labels and bias
+
+        classes   int64, rising          bias      float64, one a class
+        offsets   int64, k + 1 of them: ids and weights offsets[i] ... offsets[i + 1] - 1 are those
+                  of class i
+
+    so that scipy.sparse.csr_array((weights, ids, offsets)) has a row for each class.
+    """
+    import numpy as np
+
+    stream = io.BytesIO()
+    np.savez(
+        stream,
+        ids=np.concatenate([np.empty(0, np.int64), *(p.id_array for p in model.parts)]),
+        weights=np.concatenate([np.empty(0), *(p.weight_array for p in model.parts)]),
+        offsets=np.cumsum([0, *(part.nonzeros for part in model.parts)], dtype=np.int64),
+        classes=np.array(model.classes, dtype=np.int64),
+        bias=np.array([part.bias for part in model.parts], dtype=np.float64),
         t=np.int64(model.t),
         loss=np.str_(model.loss),
         normalize=np.str_(model.normalize),
@@ -199,21 +279,33 @@ def to_text(model: Model) -> bytes:
     return "".join(lines).encode()
 
 
+def classes_to_text(model: MulticlassModel) -> bytes:
+    """The same for many classes: each line begins with `class<TAB>`, rising by class."""
+    return b"".join(
+        b"%d\t%s" % (label, line)
+        for label, part in zip(model.classes, model.parts, strict=True)
+        for line in to_text(part).splitlines(keepends=True)
+    )
+
+
 @dataclass(frozen=True)
 class Format:
     """One entry of the table."""
 
     write: Callable[[Model], bytes]
+    write_classes: Callable[[MulticlassModel], bytes] | None  # None: cannot be
     binary: bool  # not for a terminal
     tells_normalize: bool  # whether a reader can see that rows must be scaled first
 
 
 FORMATS: dict[str, Format] = {
-    "liblinear": Format(to_liblinear, binary=False, tells_normalize=False),
-    "json": Format(to_json, binary=False, tells_normalize=True),
-    "npz": Format(to_npz, binary=True, tells_normalize=True),
-    "vw": Format(to_vw, binary=True, tells_normalize=False),
-    "text": Format(to_text, binary=False, tells_normalize=False),
+    "liblinear": Format(
+        to_liblinear, classes_to_liblinear, binary=False, tells_normalize=False
+    ),
+    "json": Format(to_json, classes_to_json, binary=False, tells_normalize=True),
+    "npz": Format(to_npz, classes_to_npz, binary=True, tells_normalize=True),
+    "vw": Format(to_vw, None, binary=True, tells_normalize=False),
+    "text": Format(to_text, classes_to_text, binary=False, tells_normalize=False),
 }
 
 

@@ -69,8 +69,11 @@ def sorted_by_class(sums: Mapping[str, Any]) -> bool:
     In n shuffled examples with a majority share p the longest run is about ln(n (1-p)) / -ln(p);
     four times that, and at least 50, does not happen by chance.
     """
-    n, positive = sums["examples"], sums["positive"]
-    p = max(positive, n - positive) / n if n else 1.0
+    n = sums["examples"]
+    majority = sums["majority"] if "majority" in sums else max(
+        sums["positive"], n - sums["positive"]
+    )
+    p = majority / n if n else 1.0
     if p >= 1.0:
         return False
     chance = math.log(max(n * (1.0 - p), 2.0)) / -math.log(p)

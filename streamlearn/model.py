@@ -22,7 +22,7 @@ FORMAT = "streamlearn-model"
 # What meets us in a file whose checksum is right and whose inside is not.
 CONTRADICTIONS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 SUMS = ("examples", "weight", "loss", "errors")
-CERTIFICATE = {"violation", "objective"}
+CERTIFICATE = ("violation", "objective")
 COUNTERS = {"bad_lines", "blank_lines", "ignored_features"}
 
 
@@ -156,15 +156,18 @@ class Model:
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "model") -> Model:
         """Read a model file's bytes, checking everything."""
-        return cls._checked(container.unpack(data, FORMAT, name), name)
+        return cls.checked(container.unpack(data, FORMAT, name), name)
 
     @classmethod
     def load(cls, path: str) -> Model:
         """Read a model file; '-' is standard input."""
-        return cls._checked(container.read_file(path, FORMAT), path)
+        return cls.checked(container.read_file(path, FORMAT), path)
 
     @classmethod
-    def _checked(cls, body: dict[str, Any], name: str) -> Model:
+    def checked(cls, body: dict[str, Any], name: str) -> Model:
+        """From the inside of a model file, checking everything."""
+        if "classes" in body:
+            raise ModelError(f"{name}: a model of many classes; read it with load_model")
         try:
             model = cls(
                 settings=body["settings"],
@@ -192,7 +195,7 @@ class Model:
                 and (model.labels is None) == (not model.classifies)
                 and (model.labels is None or len([float(x) for x in model.labels]) == 2)
                 and min(model.t, model.seen, *(model.progress[k] for k in SUMS)) >= 0
-                and {*model.certificate} >= CERTIFICATE
+                and all(is_figure(model.certificate[k]) for k in CERTIFICATE)
                 and {*model.counters} >= COUNTERS
             )
         except CONTRADICTIONS as error:
@@ -200,6 +203,11 @@ class Model:
         if not sound:
             raise ModelError(f"{name}: the model contradicts itself; it was not written by us")
         return model
+
+
+def is_figure(value: Any) -> bool:
+    """Whether it is a number, or None for one that is not known."""
+    return value is None or type(value) in (int, float)
 
 
 def as_written(label: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamlearn.catalogue import LOSSES
@@ -30,3 +31,21 @@ def judge(loss: str, margin: np.ndarray, y: np.ndarray, weight: np.ndarray) -> d
         with np.errstate(over="ignore"):  # a model about to diverge: infinitely bad is the truth
             figures["rmse"] = math.sqrt(float((weight * (margin - y) ** 2).sum()) / total)
     return figures
+
+
+def judge_classes(
+    loss: str, margins: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: Sequence[int]
+) -> dict[str, float]:
+    """The same for a column of margins a class: the mean over the classes of the loss of each
+    against the rest, and how often the largest margin is not that of the label."""
+    import numpy as np
+
+    losses = [
+        judge(loss, column, np.where(y == label, 1.0, -1.0), weight)["loss"]
+        for column, label in zip(margins.T, classes, strict=True)
+    ]
+    wrong = np.array(classes)[margins.argmax(axis=1)] != y
+    return {
+        "loss": math.fsum(losses) / len(losses),
+        "error": float(weight[wrong].sum()) / float(weight.sum()),
+    }

@@ -5,23 +5,34 @@ Bad lines are counted, skipped, set aside or refused here, before anything of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import cycle, repeat
 from typing import Any, Protocol
 
 from streamlearn import container
 from streamlearn._version import __version__
-from streamlearn.catalogue import LOSSES, learner_class, make_learner
+from streamlearn.ahead import Ahead
+from streamlearn.catalogue import (
+    LOSSES,
+    checked_settings,
+    engine_spec,
+    learner_class,
+    make_learner,
+    make_multiclass,
+)
 from streamlearn.engine.block import Block
-from streamlearn.engine.learner import Learner
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import BadLine, DataError, Divergence, ModelError, UsageError
 from streamlearn.model import CONTRADICTIONS, Model
+from streamlearn.multiclass import REST, AnyModel, MulticlassModel
 from streamlearn.sources import Source, chunks
 
 FORMAT = "streamlearn-state"
 COUNTERS = ("bad_lines", "blank_lines")
+MAX_CLASSES = 1000
+AHEAD = 2  # blocks parsed and not yet learned
 
 
 class Aside(Protocol):
@@ -55,20 +66,47 @@ class BadLines:
             self.warn(f"{error}; line {done} ({self.count} so far). Use --on-error stop to fail")
 
 
-def label_rule(loss: str, labels: tuple[float, float] | None) -> Any:
-    """How the parser shall read labels for a loss."""
+def label_parser(
+    loss: str,
+    labels: tuple[float, ...] | None = None,
+    multiclass: bool = False,
+    max_classes: int | None = None,
+    known: Iterable[float] = (),
+) -> Parser:
+    """A parser that reads labels as a loss wants them; known classes count for max_classes."""
     if not LOSSES[loss].classifies:
+        if multiclass:
+            raise UsageError(
+                f"--multiclass learns classes; --loss {loss} is for regression: use one of "
+                + ", ".join(e.name for e in LOSSES.values() if e.classifies)
+            )
         if labels:
             raise UsageError(
                 f"--labels names two classes; --loss {loss} takes any number as a label"
             )
-        return "any"
-    return "binary" if labels is None else labels
+        return Parser("any")
+    if multiclass:
+        if labels is not None:
+            return Parser("classes", known=labels, fixed=True)
+        return Parser("classes", known=known, limit=max_classes)
+    if labels is not None and len(labels) != 2:
+        raise UsageError(
+            f"--labels names {len(labels)} classes; without --multiclass there are two"
+        )
+    return Parser("binary" if labels is None else (labels[0], labels[1]))
 
 
 def parse(source: Source, parser: Parser, bad: BadLines, block: Block) -> Iterator[Block]:
     """Blocks of a source, each valid until the next; bad lines go to the policy."""
+    return parse_into(repeat(block), source, parser, bad)
+
+
+def parse_into(
+    ring: Iterator[Block], source: Source, parser: Parser, bad: BadLines
+) -> Iterator[Block]:
+    """The same, with a block of the ring for each."""
     parser.start_file()
+    block = next(ring)
     for buffer, stop in chunks(source):
         start = 0
         while start < stop:
@@ -81,6 +119,7 @@ def parse(source: Source, parser: Parser, bad: BadLines, block: Block) -> Iterat
                 text = bytes(buffer[line_start:start])
             if len(block):
                 yield block
+                block = next(ring)  # an empty one is filled again
             if error is not None:
                 bad.meet(error, text)
 
@@ -90,25 +129,64 @@ class Training:
     """A learner with all that belongs to its run; saved as a state, read out as a model."""
 
     settings: dict[str, Any]
-    labels: tuple[float, float] | None = None  # as given by the user
+    labels: tuple[float, ...] | None = None  # as given by the user
     normalize: str = "none"
-    learner: Learner = field(default=None)  # type: ignore[assignment]
+    learner: Any = None  # a Learner, or one with the same surface
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    multiclass: bool = False
+    max_classes: int = MAX_CLASSES
 
     def __post_init__(self) -> None:
+        self.allow(self.max_classes)
         if self.learner is None:
-            self.learner = make_learner(self.settings)
-        self.parser = Parser(label_rule(self.settings["loss"], self.labels))
+            self.learner = (
+                make_multiclass(self.settings, self.labels)
+                if self.multiclass
+                else make_learner(self.settings)
+            )
         self.block = Block()
 
-    def run(self, sources: Iterable[Source], bad: BadLines) -> Iterator[Source]:
-        """Learn everything; yields the source in hand after each block, for progress."""
-        with closing(self.blocks(sources, bad)) as blocks:
-            for source, block in blocks:
-                if self.normalize == "l2":
-                    block.normalize()
-                self.learn(block, source.name)
+    def allow(self, max_classes: int) -> None:
+        """Read labels, of so many classes at most."""
+        self.max_classes = max_classes
+        known = self.learner.classes if self.multiclass and self.learner is not None else ()
+        self.parser = label_parser(
+            self.settings["loss"], self.labels, self.multiclass, max_classes, known
+        )
+
+    @property
+    def negative(self) -> float | None:
+        """How the data writes the negative of two classes, once that is known."""
+        labels = self.parser.labels
+        return labels[0] if labels and self.parser.settled else None
+
+    def forget_labels(self, settled: bool) -> None:
+        """What a refused batch showed of the labels: as if it had not come."""
+        if self.multiclass:
+            self.allow(self.max_classes)
+        elif not settled:
+            self.parser.unsettle()
+
+    def run(
+        self, sources: Iterable[Source], bad: BadLines, threads: int = 1
+    ) -> Iterator[Source]:
+        """Learn everything; yields the source in hand after each block, for progress.
+
+        With two threads one reads and parses ahead while the other learns: the same bits, sooner.
+        """
+        ring = [Block() for _ in range(AHEAD + 2)] if threads > 1 else [self.block]
+        blocks = self.blocks(sources, bad, ring)
+        with closing(Ahead(blocks, AHEAD) if threads > 1 else blocks) as ready:
+            for source, block, counters in ready:
+                self.learn_rows(block, source.name)
+                self.counters = counters  # of what is learned, not of what is read
                 yield source
+
+    def learn_rows(self, block: Block, name: str) -> None:
+        """Learn a block as it was written."""
+        if self.normalize == "l2":
+            block.normalize()
+        self.learn(block, name)
 
     def learn(self, block: Block, name: str) -> None:
         """Learn a block; a divergence tells the name of the source."""
@@ -118,26 +196,35 @@ class Training:
             raise Divergence(error.example, error.line, f"{name}: {error.what}") from error
 
     def blocks(
-        self, sources: Iterable[Source], bad: BadLines
-    ) -> Generator[tuple[Source, Block]]:
-        """Every block as it was written, with its source, valid until the next; counts lines."""
-        blank, before = self.parser.blank, bad.count
-        counted = dict(self.counters)
+        self, sources: Iterable[Source], bad: BadLines, ring: Sequence[Block] | None = None
+    ) -> Generator[tuple[Source, Block, dict[str, int]]]:
+        """Every block as it was written, its source, and the lines counted up to it.
+
+        A block is valid until the ring comes round; an empty one ends each source.
+        """
+        before, blank, bad_before = dict(self.counters), self.parser.blank, bad.count
+        rounds = cycle(ring or [self.block])
+
+        def counted() -> dict[str, int]:
+            return {
+                "bad_lines": before["bad_lines"] + bad.count - bad_before,
+                "blank_lines": before["blank_lines"] + self.parser.blank - blank,
+            }
+
         for source in sources:
             try:
-                for block in parse(source, self.parser, bad, self.block):
-                    yield source, block
+                for block in parse_into(rounds, source, self.parser, bad):
+                    yield source, block, counted()
+                yield source, Block(), counted()
             finally:
                 source.close()
-                self.counters["bad_lines"] = counted["bad_lines"] + bad.count - before
-                self.counters["blank_lines"] = counted["blank_lines"] + self.parser.blank - blank
 
     def model(
         self,
         evidence: float | None = None,
         max_nonzeros: int | None = None,
         smoothness: float | None = None,
-    ) -> Model:
+    ) -> AnyModel:
         """The exactly sparse model of now; learning goes on undisturbed."""
         found = self.learner.snapshot(smoothness, evidence, max_nonzeros)
         settings = dict(self.settings)
@@ -148,32 +235,35 @@ class Training:
         ):
             if value is not None:
                 settings[name] = value
-        return Model(
-            settings=settings,
-            t=found["t"],
-            bias=found["bias"],
-            ids=found["ids"],
-            weights=found["weights"],
-            seen=found["seen"],
-            labels=self.parser.labels,
-            normalize=self.normalize,
-            progress=self.learner.progress,
-            certificate=found["certificate"],
-            counters={**self.counters, "ignored_features": self.learner.ignored},
-        )
+        shared: dict[str, Any] = {
+            "settings": settings,
+            "normalize": self.normalize,
+            "counters": {**self.counters, "ignored_features": self.learner.ignored},
+        }
+        progress = self.learner.progress
+        if self.multiclass:
+            return MulticlassModel(
+                **shared,
+                t=found["t"],
+                seen=found["seen"],
+                classes=tuple(map(int, found["classes"])),
+                parts=tuple(Model(**shared, **part, labels=REST) for part in found["parts"]),
+                progress=progress,
+            )
+        return Model(**shared, **found, labels=self.parser.labels, progress=progress)
 
     def to_bytes(self) -> bytes:
         """The state file: everything that going on depends on."""
-        labels = self.parser.labels
         return container.pack(
             FORMAT,
             {
                 "streamlearn": __version__,
                 "settings": self.settings,
                 "labels": list(self.labels) if self.labels else None,
-                "negative": labels[0] if labels and self.parser.settled else None,
+                "negative": self.negative,
                 "normalize": self.normalize,
                 "counters": self.counters,
+                **({"max_classes": self.max_classes} if self.multiclass else {}),
                 "learner": self.learner.state(),
             },
         )
@@ -181,17 +271,37 @@ class Training:
     @classmethod
     def load(cls, path: str) -> Training:
         """A run that goes on exactly where its state was saved."""
-        body = container.read_file(path, FORMAT)
+        return cls._checked(container.read_file(path, FORMAT), path)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "state") -> Training:
+        """The inverse of to_bytes."""
+        return cls._checked(container.unpack(data, FORMAT, name), name)
+
+    @classmethod
+    def _checked(cls, body: dict[str, Any], path: str) -> Training:
+        multiclass = "max_classes" in body
         try:
+            if engine_spec(checked_settings(body["settings"])) != body["learner"]["spec"]:
+                raise ModelError("its learner is not the one of its settings")
             training = cls(
                 settings=body["settings"],
                 labels=tuple(body["labels"]) if body["labels"] else None,
                 normalize=body["normalize"],
-                learner=learner_class(body["settings"]).from_state(body["learner"]),
-                counters={name: int(body["counters"][name]) for name in COUNTERS},
+                learner=learner_class(body["settings"], multiclass).from_state(body["learner"]),
+                counters={name: whole(body["counters"][name]) for name in COUNTERS},
+                multiclass=multiclass,
+                max_classes=body.get("max_classes", MAX_CLASSES),
             )
             if body["negative"] is not None and training.labels is None:
                 training.parser.settle(body["negative"])
-        except (ModelError, *CONTRADICTIONS) as error:
+        except (ModelError, UsageError, DataError, *CONTRADICTIONS) as error:
             raise ModelError(f"{path}: not a whole state: {error}") from error
         return training
+
+
+def whole(number: Any) -> int:
+    """A counter of a file."""
+    if type(number) is not int or not 0 <= number < 1 << 63:
+        raise ValueError(f"{number!r} is no count")
+    return number

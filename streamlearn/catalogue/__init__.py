@@ -6,7 +6,7 @@ spec are made from it. It learns nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -20,6 +20,7 @@ __all__ = [
     "ALGORITHMS",
     "DEFAULT_ALGORITHM",
     "DEFAULT_LOSS",
+    "HAVE_A_MEAN",
     "LOSSES",
     "PARAMETERS",
     "STREAMING",
@@ -28,6 +29,7 @@ __all__ = [
     "engine_spec",
     "learner_class",
     "make_learner",
+    "make_multiclass",
     "nearest",
     "resolve",
 ]
@@ -98,6 +100,17 @@ def resolve(algo: str, loss: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that `resolve` made and a file kept; each must still be one that it lets pass."""
+    found = {name: settings[name] for name in ("algo", "loss")}
+    refuse_loss(ALGORITHMS[found["algo"]], found["loss"])
+    for name, value in settings.items():
+        if name not in found:
+            found[name] = value if value is None else PARAMETERS[name].check(value)
+    refuse_nonsense(found, {})
+    return found
+
+
 def refuse_loss(entry: Algorithm, loss: str) -> None:
     """A loss that an algorithm cannot work with, refused with what it takes."""
     if entry.classifies_only and not LOSSES[loss].classifies:
@@ -123,6 +136,9 @@ def phase_one(name: str) -> Algorithm:
 # Their steps are multiples of 1/l2.
 DIVIDE_BY_L2 = {"sgd", "asgd", "lastsl", "averagesl", "optimalsl", "orda", "ssg", "epochgd"}
 
+# Regularisers of rda whose iterates are summed over a gap without walking through it.
+HAVE_A_MEAN = ("l1l2", "l1", "l2")
+
 
 def refuse_nonsense(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Pairs of settings that make no sense together, each with its sentence."""
@@ -138,6 +154,11 @@ def refuse_nonsense(settings: Mapping[str, Any], given: Mapping[str, Any]) -> No
         )
     if schedule == "inverse" and algo != "fobos" and settings.get("phase_one") != "fobos":
         raise UsageError(f"--schedule inverse needs l2, which --algo {algo} does not have")
+    if settings.get("point") == "mean" and settings["regularizer"] not in HAVE_A_MEAN:
+        raise UsageError(
+            f"--point mean with --regularizer {settings['regularizer']}: the mean is kept for "
+            f"{', '.join(HAVE_A_MEAN)} only; leave --point at last"
+        )
     if schedule in ("sqrt", "constant") and settings["eta"] * settings.get("l2", 0.0) >= 1.0:
         raise UsageError(
             f"--eta {settings['eta']:g} with --l2 {settings['l2']:g}: eta * l2 must stay below 1, "
@@ -166,6 +187,8 @@ def engine_spec(settings: Mapping[str, Any]) -> dict[str, Any]:
     if algo == "adaptivesl" and smoothness is None:
         smoothness = 10.0  # in units of its own metric
     alpha = settings.get("alpha", 0.3)
+    # rda has a ridge with two of its regularisers only
+    ridge = algo != "rda" or settings["regularizer"] in ("l1l2", "l2")
     return {
         "kernel": kernel,
         "scalars": scalars,
@@ -175,7 +198,7 @@ def engine_spec(settings: Mapping[str, Any]) -> dict[str, Any]:
         "converts": algo in ("adaptivesl", "averagesl", "optimalsl", "lastsl"),
         "loss": loss,
         "l1": settings.get("l1", 0.0),
-        "l2": settings.get("l2", 0.0),
+        "l2": settings.get("l2", 0.0) if ridge else 0.0,
         "alpha": alpha,
         "phase_one_alpha": alpha
         if settings.get("phase_one_alpha") is None
@@ -191,7 +214,7 @@ def engine_spec(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # These algorithms and regularisers of rda look at all features, by rising id.
-SWEEPS = {"orda", "ssg", "smidas", "l1ball", "l2ball", "kl"}
+SWEEPS = {"ssg", "smidas", "l1ball", "l2ball", "kl"}
 BEYOND = 1e300  # no bound; finite, since a state must be
 
 # ---- from settings to (kernel, what the first examples are for, scalars of the kernel) -----------
@@ -248,11 +271,13 @@ def _forward(settings: Mapping[str, Any]) -> Kernel:
 def _dual(settings: Mapping[str, Any]) -> Kernel:
     kinds = {"l1": 0, "l1l2": 1, "l2": 1, "box": 2, "l2ball": 3, "l1ball": 4, "kl": 5}
     kind, damping = settings["regularizer"], settings["damping"]
+    averages = settings["point"] == "mean"
     return (
-        "dual",
+        "dual_mean" if averages else "dual",
         "damping" if damping is None and kinds[kind] == 1 else None,
         {
             "kind": kinds[kind],
+            "averages": averages,
             "l1": 0.0 if kind == "l2" else settings["l1"],
             "l2": settings["l2"],
             "gamma": settings["gamma"],
@@ -319,15 +344,25 @@ KERNELS: dict[str, Any] = {
 }
 
 
-def learner_class(settings: Mapping[str, Any]) -> type[Learner]:
-    """The class that learns so; the two have the same surface."""
-    if ALGORITHMS[settings["algo"]].batch:
+def learner_class(settings: Mapping[str, Any], multiclass: bool = False) -> type[Any]:
+    """The class that learns so; all have the same surface."""
+    batch = ALGORITHMS[settings["algo"]].batch
+    if multiclass:
+        from streamlearn.engine.onevsrest import BatchOneVsRest, OneVsRest
+
+        return BatchOneVsRest if batch else OneVsRest
+    if batch:
         from streamlearn.engine.batch import BatchLearner
 
-        return BatchLearner  # type: ignore[return-value]
+        return BatchLearner
     return Learner
 
 
 def make_learner(settings: Mapping[str, Any]) -> Learner:
     """A fresh learner for resolved settings."""
     return learner_class(settings)(engine_spec(settings))
+
+
+def make_multiclass(settings: Mapping[str, Any], classes: Sequence[float] | None = None) -> Any:
+    """A fresh learner of every class against the rest; `classes` are all there are, if given."""
+    return learner_class(settings, multiclass=True)(engine_spec(settings), classes)

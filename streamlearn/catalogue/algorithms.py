@@ -6,11 +6,55 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SL = "Sparse online-to-batch conversion (AAAI, TPAMI)"
-RDA = "Regularized dual averaging (Xiao)"
-FORWARD = "Forward-backward splitting (Duchi and Singer)"
-MIRROR = "SCD and SMIDAS (Shalev-Shwartz and Tewari)"
-STABLE = "A stable sparse perceptron"
+SL = (
+    "Zhang and others: Sparse learning for stochastic composite optimization (AAAI 2014); "
+    "Sparse learning with stochastic composite optimization (TPAMI)"
+)
+SUFFIX = (
+    "Rakhlin, Shamir and Sridharan: Making gradient descent optimal for strongly convex stochastic "
+    "optimization (ICML 2012)"
+)
+RDA = (
+    "Xiao: Dual averaging methods for regularized stochastic learning and online optimization "
+    "(JMLR 2010)"
+)
+FORWARD = (
+    "Duchi and Singer: Efficient online and batch learning using forward backward splitting "
+    "(JMLR 2009)"
+)
+TRUNCATED = "Langford, Li and Zhang: Sparse online learning via truncated gradient (JMLR 2009)"
+ADAGRAD = (
+    "Duchi, Hazan and Singer: Adaptive subgradient methods for online learning and stochastic "
+    "optimization (JMLR 2011)"
+)
+FTRL = "McMahan and others: Ad click prediction: a view from the trenches (KDD 2013)"
+ORDA = (
+    "Chen, Lin and Pena: Optimal regularized dual averaging methods for stochastic optimization "
+    "(NIPS 2012)"
+)
+SSG = (
+    "Lin, Chen and Pena: A sparsity preserving stochastic gradient method for composite "
+    "optimization (2011)"
+)
+EPOCH = (
+    "Hazan and Kale: Beyond the regret minimization barrier: an optimal algorithm for stochastic "
+    "strongly-convex optimization (COLT 2011)"
+)
+MIRROR = (
+    "Shalev-Shwartz and Tewari: Stochastic methods for l1 regularized loss minimization (ICML 2009)"
+)
+STABLE = (
+    "Xie, Fan, Verscheure and Ren: Efficient and numerically stable sparse learning "
+    "(ECML PKDD 2010)"
+)
+BALL = (
+    "Duchi, Shalev-Shwartz, Singer and Chandra: Efficient projections onto the l1-ball for "
+    "learning in high dimensions (ICML 2008)"
+)
+GRADES = (
+    "Garg and Khandekar: Gradient descent with sparsification: an iterative algorithm for sparse "
+    "recovery with restricted isometry property (ICML 2009)"
+)
 
 PHI = "mean loss + l1 |w|_1 + l2/2 |w|^2"
 O_NNZ = "O(non-zeros of the example)"
@@ -42,7 +86,7 @@ _BATCH = ("bias",)
 _STEP = ("l1", "l2", "t0", "step_cap", "l1_step")
 _MEAN = (*_STEP, "weights", "alpha", "total")
 _SGD_STEP = "w <- w - eta_t (g + l2 w), eta_t = 1/(l2 (t + t0)); then each w_j to S_{eta_t l1}(w_j)"
-_CONVERSION = "v = S_{l1/L}(w - g/L)"
+_CONVERSION = "v = S_{l1/L}(w - G/L)"
 
 ALGORITHMS: dict[str, Algorithm] = {
     a.name: a
@@ -51,10 +95,11 @@ ALGORITHMS: dict[str, Algorithm] = {
             "adaptivesl",
             "adaptive averaging, converted in its own metric; no knob to turn",
             "our own",
-            "mean loss + sum of b_j |w_j|, b_j = evidence (sqrt(Q_j) + M_j)/t",
+            "mean loss + sum of b_j |w_j|, b_j = evidence (sqrt(Q_j) + M_j)/t; with --l1: b_j = l1",
             "w_j = -sgn(S_j) (|S_j| - t b_j)_+ / h_j, h_j = c M_j (M_j + sqrt(Q_j))/eta; S and Q "
-            "the sums of gradients and of their squares, M the largest value; averaged with "
-            f"weight t, then {_CONVERSION} with L_j = 10 h_j/t",
+            "the sums of gradients and of their squares, M the largest |x_j|, c the root mean "
+            "square of |x/M|; w and g averaged with weight t, then v_j = S_{b_j/L_j}(w_j - "
+            "g_j/L_j), L_j = smoothness h_j/t",
             "the converted mean: exactly sparse",
             "8",
             "first; whatever the scale of the features",
@@ -66,7 +111,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "SGD, averaged iterate and gradient, converted",
             SL,
             PHI,
-            f"{_SGD_STEP}; w, g averaged over the run; {_CONVERSION}",
+            f"{_SGD_STEP}; w, and G = g + l2 w, averaged with the same weights; {_CONVERSION}",
             "the converted mean: exactly sparse",
             "4 (suffix: 6)",
             "to minimise that very objective",
@@ -77,11 +122,12 @@ ALGORITHMS: dict[str, Algorithm] = {
             "two phases: any algorithm, then gradients at its frozen mean, converted",
             SL,
             PHI,
-            f"phase one, then g averaged at its fixed mean w; {_CONVERSION}",
+            f"phase one; then G = g + l2 w averaged at its mean w, which is fixed; {_CONVERSION}",
             "the converted frozen mean: exactly sparse",
-            "8 (suffix: 10)",
+            "8 (suffix: 10; another first phase: its own and 4)",
             "when the gradient must be unbiased; to sparsify any other algorithm",
             (*_MEAN, "phase_one", "phase_one_alpha", "smoothness", *_COMMON),
+            cost=f"{O_NNZ}, or what phase one costs",
             defaults={"weights": "linear"},
         ),
         Algorithm(
@@ -89,7 +135,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "SGD, last iterate converted with the averaged gradient",
             SL,
             PHI,
-            f"{_SGD_STEP}; g averaged over the run; {_CONVERSION} at the last w",
+            f"{_SGD_STEP}; G = g + l2 w averaged; {_CONVERSION} at the last w",
             "the converted last iterate: exactly sparse, noisier",
             "4 (suffix: 6)",
             "to compare with the papers",
@@ -98,11 +144,11 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "asgd",
             "alpha-suffix averaging of SGD",
-            SL,
+            SUFFIX,
             PHI,
             f"{_SGD_STEP}; w averaged over the last alpha of the run",
             "the mean: accurate but dense",
-            "4 (suffix: 6)",
+            "6 (linear: 4)",
             "when size does not matter",
             (*_MEAN, *_COMMON),
             defaults={"weights": "suffix"},
@@ -125,7 +171,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             PHI,
             "w <- S_{eta_t l1}((1 - eta_t l2) w - eta_t g)",
             "the last iterate",
-            "2 (schedule inverse) or 3",
+            "2 (other schedules: 3)",
             "as a baseline with a schedule of your own",
             ("l1", "l2", "schedule", "eta", "t0", "step_cap", *_COMMON),
             defaults={"schedule": "inverse", "eta": 0.5},
@@ -133,7 +179,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "tg",
             "truncated gradient",
-            "Truncated gradient (Langford, Li and Zhang)",
+            TRUNCATED,
             "mean loss + l1 |w|_1",
             "w <- w - eta_t g; every K-th example w_j <- S_{K eta_t l1}(w_j) where |w_j| <= theta",
             "the last iterate",
@@ -151,8 +197,9 @@ ALGORITHMS: dict[str, Algorithm] = {
             "S = sum of g;  l1l2: w = -S_{l1 t}(S)/(l2 t + damping);  l1: w = -S_{l1 t + gamma "
             "enhanced sqrt(t)}(S)/(gamma sqrt(t));  sets: w = the projection of -S/(gamma "
             "sqrt(t));  kl: w ~ exp(-S/(gamma t)), of mass radius",
-            "the newest iterate: very sparse",
-            "2",
+            "the newest iterate: very sparse with l1l2, l1 and l1ball; with --point mean the mean "
+            "of all: steady but dense",
+            "2 (point mean: 3)",
             "the sparsest of the simple ones; l1l2 is the one to try",
             (
                 "regularizer",
@@ -162,6 +209,7 @@ ALGORITHMS: dict[str, Algorithm] = {
                 "enhanced",
                 "damping",
                 "radius",
+                "point",
                 *_COMMON,
             ),
             cost=f"{O_NNZ}; l1ball and kl: O(features seen)",
@@ -169,7 +217,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "adagrad-rda",
             "dual averaging with adaptive steps",
-            "Adaptive subgradient methods (Duchi, Hazan and Singer)",
+            ADAGRAD,
             PHI,
             "w_j = -S_{l1 t}(S_j) / (l2 t + (delta + sqrt(Q_j))/eta), S and Q sums of g and g^2",
             "the newest iterate",
@@ -181,7 +229,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "ftrl",
             "FTRL-Proximal",
-            "Ad click prediction (McMahan et al.)",
+            FTRL,
             "mean loss + (l1/t) |w|_1 + (l2/t)/2 |w|^2; with --growing without the 1/t",
             "z += g - sigma w, n += g^2, sigma = (sqrt(n + g^2) - sqrt(n))/eta; "
             "w = -S_l1(z)/((beta + sqrt(n))/eta + l2)",
@@ -194,7 +242,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "orda",
             "optimal regularised dual averaging",
-            "Optimal regularized dual averaging (Chen, Lin and Pena)",
+            ORDA,
             PHI,
             "y mixes x and z; x <- S_{l1/M}((1 - l2/M) y - g/M), M = l2/theta^2 + Gamma, theta = "
             "2/(k+2); z from the weighted gradient sum",
@@ -202,13 +250,12 @@ ALGORITHMS: dict[str, Algorithm] = {
             "3",
             "to compare with the papers; needs l2 of 0.1 or a large stiffness",
             ("l1", "l2", "stiffness", *_COMMON),
-            cost=O_SEEN,
             defaults={"l2": 0.1},
         ),
         Algorithm(
             "ssg",
             "sparse stochastic gradient, the forerunner of orda",
-            "A sparsity preserving stochastic gradient method (Lin, Chen and Pena)",
+            SSG,
             PHI,
             "as orda, with z moved by the gradient mapping (y - x)/theta",
             "x",
@@ -221,10 +268,11 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "epochgd",
             "epoch gradient descent",
-            "Epoch-GD (Hazan and Kale)",
+            EPOCH,
             PHI,
             "constant steps within an epoch, w <- S_{eta l1}((1 - eta l2) w - eta g); the next "
-            "starts at the mean, twice as long, with half the step",
+            "starts at the mean, twice as long, with half the step; the first has 4/(l2 eta) "
+            "examples, eta = min(1/l2, 1/(curvature * mean |x|^2 over the first 100))",
             "the mean of the last finished epoch",
             "4",
             "as a baseline",
@@ -249,7 +297,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             "soft-threshold perceptron",
             STABLE,
             "mistakes",
-            "if y m <= margin: w_j <- S_threshold(w_j + eta y x_j) for the features of the example",
+            "if y m <= margin: w_j <- S_threshold(w_j + eta y x_j) for the features of the "
+            "example; an importance weight multiplies eta; the loss is only reported",
             "the newest iterate",
             "2",
             "for a bound on the density while learning",
@@ -260,7 +309,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "l1ball",
             "SGD projected on the l1 ball",
-            "Efficient projections onto the l1-ball (Duchi et al.)",
+            BALL,
             "mean loss, |w|_1 <= radius",
             "w <- the projection of w - eta_t g on the ball",
             "the last iterate",
@@ -275,7 +324,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             "stochastic coordinate descent (batch)",
             MIRROR,
             "mean loss + l1 |w|_1",
-            "a coordinate at random: w_j <- S_{l1/k_j}(w_j - g_j/k_j), k_j the curvature along it",
+            "a coordinate at random: w_j <- S_{l1/k_j}(w_j - g_j/k_j), g the gradient of the mean "
+            "loss, k_j = curvature * mean x_j^2",
             "the last point: exactly sparse",
             "all examples, 16 bytes a non-zero",
             "on data that fits in memory, to know the optimum",
@@ -302,9 +352,10 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "grades",
             "gradient descent with hard thresholds (batch)",
-            "Gradient descent with sparsification (Garg and Khandekar)",
+            GRADES,
             "mean squared loss, at most `nonzeros` weights",
-            "w <- the `nonzeros` largest of w + X'(y - Xw)/(m stiffness)",
+            "w <- the `nonzeros` largest in size of w + X'(y - Xw)/(m stiffness), m examples; the "
+            "bias always stays",
             "the last point: exactly sparse",
             "all examples, 16 bytes a non-zero",
             "when the number of weights is given; diverges when the stiffness is too small",

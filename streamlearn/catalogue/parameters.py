@@ -73,7 +73,8 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "l1",
             float,
-            "weight of |w|_1 in the objective; 0 turns it off",
+            "weight of |w|_1 beside the mean loss (ftrl: beside the sum of losses, unless "
+            "--growing); 0 turns it off",
             1e-5,
             low=0.0,
             high=1e10,
@@ -81,7 +82,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "l2",
             float,
-            "weight of |w|^2/2 in the objective; the step at example t is 1/(l2 (t + t0))",
+            "weight of |w|^2/2, as l1 is of |w|_1; steps of SGD are 1/(l2 (t + t0)) at example t",
             1e-5,
             low=0.0,
             high=1e10,
@@ -98,7 +99,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "eta",
             float,
-            "scale of the adaptive step; hardly matters",
+            "scale of the steps; hardly matters for adaptivesl, much for all others",
             low=0.0,
             open_low=True,
             auto="8, or 3 for the squared loss",
@@ -165,12 +166,12 @@ PARAMETERS: dict[str, Parameter] = {
             "L of the conversion; smaller is sparser",
             low=1e-30,
             high=1e30,
-            auto="chosen at each snapshot on recent examples; 10 for adaptivesl",
+            auto="chosen at each snapshot on recent examples; adaptivesl: 10, in its own metric",
         ),
         Parameter(
             "schedule",
             str,
-            "steps: 1/(l2 (t + t0)), eta/sqrt(t), or eta",
+            "steps: 1/(l2 (t + t0)) (fobos only), eta/sqrt(t), or eta",
             "sqrt",
             choices=("inverse", "sqrt", "constant"),
         ),
@@ -198,7 +199,8 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "gamma",
             float,
-            "scale of the proximal term: the step is 1/(gamma sqrt(t)); kl: its temperature",
+            "scale of the proximal term (all but l1l2, l2): the step is 1/(gamma sqrt(t)); kl: its "
+            "temperature",
             1.0,
             low=0.0,
             open_low=True,
@@ -206,14 +208,16 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "enhanced",
             float,
-            "extra sparsity: adds gamma enhanced / sqrt(t) to l1 (rho in the paper)",
+            "extra sparsity of the regularizer l1: adds gamma enhanced / sqrt(t) to l1 (rho in "
+            "the paper)",
             0.0,
             low=0.0,
         ),
         Parameter(
             "damping",
             float,
-            "constant added to l2 t; 0 is the paper's, which diverges for the squared loss",
+            "constant added to l2 t (l1l2, l2); 0 is the paper's, which diverges for the squared "
+            "loss",
             low=0.0,
             auto="curvature * mean |x|^2 over the first 100 examples",
         ),
@@ -225,11 +229,19 @@ PARAMETERS: dict[str, Parameter] = {
             low=0.0,
             open_low=True,
         ),
+        Parameter(
+            "point",
+            str,
+            "what is served: the last iterate, or the mean of all, steadier but dense (l1l2, l1, "
+            "l2 only)",
+            "last",
+            choices=("last", "mean"),
+        ),
         Parameter("delta", float, "offset of the adaptive step", 1.0, low=0.0, open_low=True),
         Parameter(
             "beta",
             float,
-            "offset of the adaptive step (b in the literature)",
+            "offset of the adaptive step",
             1.0,
             low=0.0,
             open_low=True,
@@ -246,13 +258,14 @@ PARAMETERS: dict[str, Parameter] = {
             "Gamma, the smoothness that the steps are made for; larger is safer and slower",
             low=0.0,
             open_low=True,
-            auto="curvature * mean |x|^2 over the first 100 examples",
+            auto="curvature * mean |x|^2 over the first 100 examples; grades: 1.01 times the "
+            "largest eigenvalue of X'X/m",
         ),
         Parameter(
             "threshold", float, "soft threshold of each update; not scaled by eta", 1e-3, low=0.0
         ),
         Parameter(
-            "margin", float, "an example is learned unless its margin exceeds this", 0.01, low=0.0
+            "margin", float, "an example is learned unless y m exceeds this", 0.01, low=0.0
         ),
         Parameter(
             "density",
@@ -287,7 +300,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "phase_one",
             str,
-            "the algorithm of the first phase",
+            "the algorithm of the first phase; its own parameters may be given too",
             "asgd",
             choices=(
                 *("asgd", "sgd", "averagesl", "lastsl", "adaptivesl", "fobos", "tg", "rda"),

@@ -24,17 +24,28 @@ COMMANDS = {
     "predict": "one prediction a line for libsvm text",
     "score": "loss, error and AUC of a model on labelled text",
     "compare": "many algorithms on one stream, in one table or picture",
-    "snapshot": "a model from a saved state, as sparse as you like",
+    "snapshot": "a model from a saved state or a daemon, as sparse as you like",
     "inspect": "what a model file holds",
     "top": "the largest weights of a model",
     "export": "a model for LIBLINEAR, VW, numpy, JSON or text",
     "algos": "the algorithms, or one of them explained",
     "check": "validate data files: rows, ids, labels, oddities",
+    "serve": "the daemon: learns from a socket, answers predict and snapshot",
+    "send": "feed a daemon from files or a pipe",
+    "status": "what a daemon is doing",
+    "follow": "keep a model file up to date with a daemon",
+    "ping": "whether a daemon answers, and how fast",
+    "checkpoint": "have a daemon write its state folder",
+    "keys": "who may talk to a daemon, and what each may do there",
+    "doctor": "verify a daemon's state folder, and repair it",
+    "replay": "a model from a daemon's state folder, offline",
+    "shutdown": "have a daemon learn what is queued, save and end",
 }
 
 EXAMPLES = """examples:
   cat data.svm | streamlearn fit                 learn; writes model.sl
   streamlearn fit train.svm.gz -o spam.sl        from a compressed file
+  streamlearn fit --multiclass digits.svm        more than two classes
   streamlearn predict -m spam.sl new.svm         probabilities, one a line
   streamlearn score -m spam.sl test.svm          how good it is
   streamlearn top spam.sl                        what it looks at
@@ -76,7 +87,7 @@ def overview() -> str:
         "usage: streamlearn COMMAND [options]",
         "",
         "commands:",
-        *(f"  {name:<10}{text}" for name, text in COMMANDS.items()),
+        *(f"  {name:<11}{text}" for name, text in COMMANDS.items()),
         "",
         EXAMPLES,
     ]

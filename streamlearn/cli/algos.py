@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-from streamlearn.catalogue import ALGORITHMS, PARAMETERS, Algorithm, nearest
+from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, Algorithm, nearest
 from streamlearn.errors import UsageError
 
 
@@ -28,12 +28,20 @@ def run(args: argparse.Namespace) -> int:
 def explanation(entry: Algorithm) -> str:
     """Everything the catalogue knows of an algorithm."""
     lines = [f"{entry.name}: {entry.title}", ""]
+    losses = [
+        e.name
+        for e in LOSSES.values()
+        if e.name in (entry.losses or LOSSES) and (e.classifies or not entry.classifies_only)
+    ]
+    memory = entry.words if entry.batch else f"{entry.words} words of 8 bytes a feature"
     for name, text in (
         ("minimises", entry.objective),
         ("update", entry.update),
         ("serves", entry.serves),
-        ("cost", f"{entry.cost}; {entry.words} words of 8 bytes a feature"),
+        ("cost", entry.cost),
+        ("memory", memory),
         ("use it", entry.use),
+        ("losses", ", ".join(losses)),
         ("source", entry.paper),
     ):
         lines += textwrap.wrap(

@@ -85,7 +85,7 @@ def survey(files: list[str]) -> dict[str, Any]:
         finally:
             source.close()
     common = labels.most_common(SHOWN_LABELS)
-    runs = {"examples": rows, "positive": common[0][1] if common else 0, "longest_run": longest}
+    runs = {"examples": rows, "majority": common[0][1] if common else 0, "longest_run": longest}
     return {
         "rows": rows,
         "features": features,

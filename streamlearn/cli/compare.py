@@ -22,7 +22,7 @@ from streamlearn import picture
 from streamlearn._version import __version__
 from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, STREAMING, nearest
 from streamlearn.cli import settings as table
-from streamlearn.cli.fit import bad_lines, check_files, check_output, opened, shown
+from streamlearn.cli.fit import bad_lines, check_files, check_output, classes, opened, shown
 from streamlearn.cli.stderr import say, warn
 from streamlearn.comparison import Comparison, Contender, TestSet, line_up
 from streamlearn.container import write_file
@@ -54,7 +54,7 @@ def read_algos(text: str) -> list[str]:
 
 ALGO = table.Setting("algo", read_algos, "the algorithms, with commas between, or all", ALL,
                      "NAME,...|all")
-RUN = (ALGO, *(s for s in table.RUN if s.name != "algo"))
+RUN = (ALGO, *(s for s in table.RUN if s.name not in ("algo", "threads")))
 LEARNING = tuple(several(s) for s in table.LEARNING)
 COMPARE = {s.name: s for s in (*RUN, *LEARNING, *table.READING)}
 
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     files, passes = args.files or ["-"], given.get("passes", 1)
     loss = given.get("loss", table.DEFAULT_LOSS)
     labels, normalize = given.get("labels"), given.get("normalize", "none")
-    threads = read_threads(args.threads)
+    threads, many = read_threads(args.threads), classes(given)
     entrants = chosen(given, loss, args.set)
     check_files([*files, args.test], passes)
     if args.plot:
@@ -92,9 +92,12 @@ def run(args: argparse.Namespace) -> int:
         picture.check(args.plot)
     with ExitStack() as stack:
         bad = bad_lines(given, stack)
-        test = TestSet.read(open_source(args.test), loss, labels, normalize, replace(bad))
+        test = TestSet.read(
+            open_source(args.test), loss, labels, normalize, replace(bad),
+            many.get("multiclass", False),
+        )
         comparison = Comparison(
-            entrants, test, labels, normalize, threads, curves=bool(args.plot or args.json)
+            entrants, test, labels, normalize, threads, bool(args.plot or args.json), **many
         )
         count = len(entrants)
         say(f"compare {__version__} loss={loss} normalize={normalize} "

@@ -2,7 +2,8 @@
 
 Reads files (plain, .gz, .bz2, .xz, .zst) or a pipe and writes a model file. With no flag at all the
 algorithm is adaptivesl, which has no knob to turn. Settings come from --config FILE (TOML), then
-from STREAMLEARN_* variables, then from flags; later ones win. Ctrl-C writes the model so far.
+from STREAMLEARN_* variables, then from flags; later ones win. Ctrl-C writes the model so far. With
+--multiclass labels are whole numbers, and each class is learned against the rest in one reading.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from streamlearn.container import write_file
 from streamlearn.errors import CannotCreate, IoFailure, NoInput, UsageError
 from streamlearn.meter import sorted_by_class, unstable
 from streamlearn.model import Model, as_written
+from streamlearn.multiclass import MulticlassModel
 from streamlearn.sources import Source, open_source
 from streamlearn.training import BadLines, Training
 
@@ -51,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     given = table.collect(args, table.FIT)
     files = args.files or ["-"]
     passes = given.get("passes", 1)
+    threads = given.get("threads") or min(2, len(os.sched_getaffinity(0)))
     check_files(files, passes)
     inputs = [*files, *(p for p in (args.config, args.resume) if p)]
     check_output(args.output, inputs)
@@ -68,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
         )
     kind = given.get("progress", "table")
     if kind == "jsonl":
-        say_json(settings=training.settings, normalize=training.normalize)
+        many = {"max_classes": training.max_classes} if training.multiclass else {}
+        say_json(settings=training.settings, normalize=training.normalize, **many)
     elif kind != "none":
         say(in_force(training))
 
@@ -77,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         progress = Progress(kind, training)
         code = 0
         try:
-            for source in training.run(opened(files, passes), bad):
+            for source in training.run(opened(files, passes), bad, threads):
                 progress.tick(source)
         except KeyboardInterrupt:
             code = INTERRUPTED
@@ -191,38 +195,58 @@ def fresh(given: dict[str, Any]) -> Training:
     algo = given.get("algo", table.DEFAULT_ALGORITHM)
     loss = given.get("loss", table.DEFAULT_LOSS)
     settings = resolve(algo, loss, parameters)
-    return Training(settings, given.get("labels"), given.get("normalize", "none"))
+    return Training(
+        settings, given.get("labels"), given.get("normalize", "none"), **classes(given)
+    )
+
+
+def classes(given: dict[str, Any]) -> dict[str, Any]:
+    """What a Training must know of many classes."""
+    if "max_classes" in given and not given.get("multiclass", False):
+        raise UsageError(
+            f"--max-classes {given['max_classes']} means nothing without --multiclass"
+        )
+    return {name: given[name] for name in ("multiclass", "max_classes") if name in given}
 
 
 def resumed(path: str, given: dict[str, Any]) -> Training:
-    """The saved run; a flag that says otherwise than the state is refused, not ignored."""
+    """The saved run."""
     training = Training.load(path)
+    check_agreement(training, given, path)
+    return training
+
+
+def check_agreement(training: Training, given: dict[str, Any], path: str) -> None:
+    """A flag that says otherwise than the state is refused, not ignored."""
     held = {
         **training.settings,
         "labels": training.labels,
         "normalize": training.normalize,
+        "multiclass": training.multiclass,
     }
+    fixed = {*PARAMETERS, "algo", "loss", "labels", "normalize", "multiclass"}
     for name, value in given.items():
-        if (name in PARAMETERS or name in ("algo", "loss", "labels", "normalize")) and (
-            name not in held or held[name] != value
-        ):
+        if name in fixed and (name not in held or held[name] != value):
             flag = "--" + name.replace("_", "-")
             raise UsageError(
                 f"{flag} {shown(value)}: the state {path} was learned with "
                 f"{name} = {shown(held.get(name, 'nothing of the kind'))}; leave the flag out, or "
-                "start afresh without --resume"
+                "start afresh without it"
             )
-    return training
+    if bound := classes({**given, "multiclass": training.multiclass}).get("max_classes"):
+        training.allow(bound)
 
 
-def in_force(training: Training) -> str:
+def in_force(training: Training, command: str = "fit") -> str:
     """Every setting in force, in one line."""
-    words = [f"fit {__version__}"]
+    words = [f"{command} {__version__}"]
     for name, value in training.settings.items():
         words.append(f"{name}={shown(value)}")
     words.append(f"normalize={training.normalize}")
     if training.labels:
         words.append(f"labels={shown(training.labels)}")
+    if training.multiclass:
+        words.append(f"multiclass=true max_classes={training.max_classes}")
     if training.learner.t:
         words.append(f"resumed_at={training.learner.t}")
     return " ".join(words)
@@ -237,11 +261,17 @@ def shown(value: Any) -> str:
     return "auto" if value is None else str(value).lower()
 
 
-def summary(model: Model, output: str) -> str:
+def summary(model: Model | MulticlassModel, output: str) -> str:
     certificate = model.certificate
+    what = f"{model.nonzeros:,d} of {model.seen:,d} features"
+    if isinstance(model, MulticlassModel):
+        what = (
+            f"{model.nonzeros:,d} weights for {len(model.classes):,d} classes and "
+            f"{model.seen:,d} features"
+        )
     parts = [
-        f"{'model' if output == '-' else output}: {model.nonzeros:,d} of {model.seen:,d} features "
-        f"(density {model.density:.4f}) from {model.t:,d} examples"
+        f"{'model' if output == '-' else output}: {what} (density {model.density:.4f}) from "
+        f"{model.t:,d} examples"
     ]
     if certificate["violation"] is not None:
         parts.append(f"largest violation of optimality {certificate['violation']:.3g}")

@@ -73,9 +73,8 @@ class Progress:
         start = time.perf_counter()
         nonzeros = density = None
         if count:
-            model = self.training.learner.snapshot()
-            nonzeros = len(model["ids"]) // 8
-            density = nonzeros / model["seen"] if model["seen"] else 0.0
+            model = self.training.model()
+            nonzeros, density = model.nonzeros, model.density
             self.spent += time.perf_counter() - start
         sums = self.training.learner.progress
         return self.meter.row(sums, start - self.begin, nonzeros, density)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 from streamlearn.cli import settings as table
 from streamlearn.cli.stderr import warn
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
-from streamlearn.model import Model
 from streamlearn.sources import open_source
 from streamlearn.training import BadLines, parse
 
@@ -25,10 +25,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     table.add_flags(parser, table.READING)
 
 
+class Margins(Protocol):
+    """A model, as far as it is needed here."""
+
+    def block_margins(self, block: Block) -> Any: ...
+
+
 def margins(
-    args: argparse.Namespace, model: Model, parser: Parser
-) -> Iterator[tuple[memoryview[float], Block]]:
-    """The margins of each block of the input, in order."""
+    args: argparse.Namespace, model: Margins, parser: Parser
+) -> Iterator[tuple[Any, Block]]:
+    """The margins of each block of the input, in order; for many classes a list of them."""
     given = table.collect(args, {s.name: s for s in table.READING})
     policy = given.get("on_error", "stop")
     if policy.startswith("quarantine="):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,10 +25,14 @@ from streamlearn.catalogue import (
     Parameter,
     nearest,
 )
+from streamlearn.durability import Durability
 from streamlearn.errors import ConfigError, NoInput, UsageError
+from streamlearn.ports import DEFAULT_ENDPOINT, FEED_PORT, PUBLISH_PORT, REQUEST_PORT
+from streamlearn.training import MAX_CLASSES
 
 PREFIX = "STREAMLEARN_"
-NOT_SETTINGS = {"STREAMLEARN_SANITIZE"}  # read by the build
+# Read by the build, and by the crash tests.
+NOT_SETTINGS = {"STREAMLEARN_SANITIZE", "STREAMLEARN_FAILPOINT"}
 
 
 @dataclass(frozen=True)
@@ -46,17 +51,27 @@ class Setting:
         return "--" + self.name.replace("_", "-")
 
 
-def read_pair(text: str) -> tuple[float, float]:
-    """NEG,POS"""
+def read_labels(text: str) -> tuple[float, ...]:
+    """NEG,POS; or all of many classes"""
     try:
-        negative, positive = (float(part) for part in text.split(","))
+        labels = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise ValueError("expected two numbers NEG,POS, such as 2,3") from None
-    if not (math.isfinite(negative) and math.isfinite(positive)):
-        raise ValueError("expected two finite numbers")
-    if negative == positive:
-        raise ValueError("the two classes need two different labels")
-    return negative, positive
+        labels = ()
+    if len(labels) < 2:
+        raise ValueError("expected two numbers NEG,POS, such as 2,3, or more with --multiclass")
+    if not all(map(math.isfinite, labels)):
+        raise ValueError("expected finite numbers")
+    if len({*labels}) < len(labels):
+        raise ValueError("the classes need different labels")
+    return labels
+
+
+def read_switch(text: str) -> bool:
+    """true or false"""
+    words = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in words:
+        raise ValueError("expected true or false")
+    return words[text.lower()]
 
 
 def read_policy(text: str) -> str:
@@ -72,6 +87,69 @@ def read_count(text: str) -> int:
     except ValueError:
         pass
     raise ValueError("expected a whole number >= 0")
+
+
+def read_threads(text: str) -> int:
+    """1, 2, or 0 for auto: 2 where there are processors for them."""
+    if text not in ("1", "2", "auto"):
+        raise ValueError("expected 1, 2 or auto")
+    return 0 if text == "auto" else int(text)
+
+
+def read_bytes(text: str) -> int:
+    """A count of bytes, such as 16M."""
+    units = {"k": 10, "m": 20, "g": 30}
+    shift = units.get(text[-1:].lower(), 0)
+    try:
+        return read_positive(text[:-1] if shift else text) << shift
+    except ValueError:
+        raise ValueError("expected a number of bytes, such as 65536, 64k or 16M") from None
+
+
+def read_seconds(text: str) -> float:
+    """A time, such as 30s or 0.5s; 0 is never."""
+    try:
+        seconds = float(text.removesuffix("s"))
+        if 0.0 <= seconds < math.inf:
+            return seconds
+    except ValueError:
+        pass
+    raise ValueError("expected a number of seconds, such as 30s; 0 is never")
+
+
+def read_every(text: str) -> tuple[int, float]:
+    """(examples, 0) for 10000; (0, seconds) for 1s."""
+    try:
+        if text.endswith("s") and (seconds := read_seconds(text)) > 0.0:
+            return 0, seconds
+        return read_positive(text), 0.0
+    except ValueError:
+        raise ValueError("expected examples, such as 10000, or seconds, such as 1s") from None
+
+
+def read_durability(text: str) -> Durability:
+    policy, _, seconds = text.partition("=")
+    try:
+        if policy == "interval" and (span := read_seconds(seconds)) > 0.0:
+            return Durability(policy, span)
+    except ValueError:
+        pass
+    if text not in ("always", "none"):
+        raise ValueError("expected always, interval=SECONDS (such as interval=1s) or none")
+    return Durability(text)
+
+
+def read_endpoints(text: str) -> list[str]:
+    endpoints = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"(tcp://.+:(\d+|\*)|ipc://.+)", part) for part in endpoints):
+        raise ValueError("expected tcp://HOST:PORT or ipc://PATH, several with commas between")
+    return endpoints
+
+
+def read_text(text: str) -> str:
+    if not text:
+        raise ValueError("expected a name")
+    return text
 
 
 def read_positive(text: str) -> int:
@@ -104,8 +182,8 @@ def parameter_setting(parameter: Parameter) -> Setting:
     def read(text: str) -> Any:
         value: Any = text
         if parameter.kind is bool:
-            value = {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
-        elif parameter.kind is not str and text != "auto":
+            return read_switch(text)
+        if parameter.kind is not str and text != "auto":
             try:
                 value = float(text) if parameter.kind is float else int(text)
             except ValueError:
@@ -131,7 +209,26 @@ RUN = (
     Setting("algo", known(ALGORITHMS), "the algorithm", DEFAULT_ALGORITHM, "NAME"),
     Setting("loss", known(LOSSES), ", ".join(LOSSES), DEFAULT_LOSS, "NAME"),
     Setting(
-        "labels", read_pair, "the labels of the two classes, if not -1,+1 or 0,1", None, "NEG,POS"
+        "labels",
+        read_labels,
+        "the labels of the two classes, if not -1,+1 or 0,1; with --multiclass all there are",
+        None,
+        "NEG,POS",
+    ),
+    Setting(
+        "multiclass",
+        read_switch,
+        "labels are whole numbers, each a class; one sparse model for each against the rest",
+        False,
+        "",
+        switch=True,
+    ),
+    Setting(
+        "max_classes",
+        read_positive,
+        "so many classes there may be with --multiclass; one more is a bad line",
+        MAX_CLASSES,
+        "N",
     ),
     Setting(
         "normalize", one_of("none", "l2"), "l2 scales each row to unit length", "none", "none|l2"
@@ -139,11 +236,19 @@ RUN = (
     Setting(
         "max_nonzeros",
         read_count,
-        "keep at most this many weights in the model, the strongest; equals go together",
+        "keep at most this many weights in the model, over all its classes, the strongest; "
+        "equals go together",
         None,
         "K",
     ),
     Setting("passes", read_positive, "how often to read the files", 1, "N"),
+    Setting(
+        "threads",
+        read_threads,
+        "2: one thread reads and parses while the other learns; the model is the same",
+        "auto",
+        "1|2|auto",
+    ),
 )
 READING = (
     Setting(
@@ -166,6 +271,82 @@ PROGRESS = (
 )
 LEARNING = tuple(parameter_setting(p) for p in PARAMETERS.values())
 FIT = {s.name: s for s in (*RUN, *LEARNING, *READING, *PROGRESS)}
+
+SERVED = tuple(s for s in RUN if s.name not in ("passes", "threads"))
+DAEMON = (
+    Setting("state", read_text, "folder that keeps what was learned", None, "DIR"),
+    Setting(
+        "bind",
+        read_endpoints,
+        "where to answer requests, commas between",
+        f"tcp://127.0.0.1:{REQUEST_PORT}, and ipc in the user's run folder",
+        "ENDPOINTS",
+    ),
+    Setting(
+        "bind_feed",
+        read_endpoints,
+        "where to take lines that are not acknowledged",
+        f"tcp://127.0.0.1:{FEED_PORT}, and ipc",
+        "ENDPOINTS",
+    ),
+    Setting(
+        "bind_publish",
+        read_endpoints,
+        "where to publish models",
+        f"tcp://127.0.0.1:{PUBLISH_PORT}, and ipc",
+        "ENDPOINTS",
+    ),
+    Setting(
+        "keys",
+        read_text,
+        "folder of keys (see streamlearn keys): only those on its list may talk to the daemon",
+        None,
+        "DIR",
+    ),
+    Setting(
+        "publish_every",
+        read_every,
+        "make the newest model the served one after so many examples (10000) or seconds (1s)",
+        "1s",
+        "N|SECONDS",
+    ),
+    Setting(
+        "durability",
+        read_durability,
+        "when a batch is on disk: before it is acked, within so many seconds, or when the system "
+        "likes",
+        "always",
+        "always|interval=SECONDS|none",
+    ),
+    Setting(
+        "journal_bytes", read_bytes, "a journal beyond this asks for a checkpoint", "256M", "BYTES"
+    ),
+    Setting(
+        "checkpoint_every", read_seconds, "write the state folder; 0 is never", "60s", "SECONDS"
+    ),
+    Setting(
+        "queue_bytes", read_bytes, "what may wait to be learned; beyond it: BUSY", "64M", "BYTES"
+    ),
+    Setting("max_message", read_bytes, "largest request that is taken", "16M", "BYTES"),
+    Setting("log", one_of("text", "json"), "form of the log on stderr", "text", "text|json"),
+    Setting(
+        "log_level",
+        one_of("debug", "info", "warning", "error"),
+        "how much to log",
+        "info",
+        "LEVEL",
+    ),
+)
+SERVE = {s.name: s for s in (*SERVED, *LEARNING, *DAEMON)}
+CALLING = (
+    Setting("connect", read_text, "endpoint of the daemon", DEFAULT_ENDPOINT, "ENDPOINT"),
+    Setting(
+        "timeout", read_seconds, "how long a silent daemon is waited for", "30s", "SECONDS"
+    ),
+    Setting("key", read_text, "our secret file, for a daemon with --keys", None, "FILE"),
+)
+CALL = {s.name: s for s in CALLING}
+EVERY = {**FIT, **SERVE, **CALL}
 
 
 def add_flags(parser: argparse._ActionsContainer, settings: tuple[Setting, ...]) -> None:
@@ -236,8 +417,8 @@ def from_environment(
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
         key = variable[len(PREFIX) :].lower()
-        if key not in FIT and table is FIT:  # other commands take what is theirs
-            raise ConfigError(f"{variable}: no such setting; {nearest(key, FIT)}")
+        if key not in EVERY and table in (FIT, SERVE):  # other commands take what is theirs
+            raise ConfigError(f"{variable}: no such setting; {nearest(key, table)}")
         if key in table:
             try:
                 given[key] = table[key].read(text)

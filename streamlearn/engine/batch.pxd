@@ -16,4 +16,6 @@ cdef class BatchLearner:
     cdef Descent solved(self)
     cdef int run_grades(self, Descent descent) except -1
     cdef object divergence(self, str what)
+    cdef Descent checked(self, object smoothness, object evidence)
+    cdef dict cut_at(self, Descent descent, double cut)
     cdef dict certified(self, Descent descent, double* w)

@@ -82,10 +82,7 @@ cdef class BatchLearner:
         cdef int64_t extreme = block.first_extreme()
         self.keep(block, block.rows if extreme < 0 else extreme)
         if extreme >= 0:
-            raise Divergence(
-                self.t + 1, block.lines[extreme],
-                "a value, label or weight beyond 1e50 in size cannot be learned from; scale the "
-                "data. Nothing of this example was learned")
+            raise block.too_large(extreme, self.t)
 
     cdef int keep(self, Block block, int64_t stop) except -1:
         cdef int64_t row
@@ -143,9 +140,9 @@ cdef class BatchLearner:
         if reached:
             top = largest_eigenvalue(descent.columns)
             raise self.divergence(
-                f"grades diverged: after {reached} of {iterations} steps with gamma "
+                f"grades diverged: after {reached} of {iterations} steps with stiffness "
                 f"{descent.gamma:g} the squared error is a million times that of the zero model. "
-                f"The largest eigenvalue of X'X/m is about {top:g}; with --gamma above it, as "
+                f"The largest eigenvalue of X'X/m is about {top:g}; with --stiffness above it, as "
                 "with auto, grades cannot diverge")
         return 0
 
@@ -161,20 +158,31 @@ cdef class BatchLearner:
         max_nonzeros keeps the largest weights, ties fall together. There is no conversion, so
         smoothness changes nothing.
         """
-        cdef Descent descent
-        cdef double* w
+        cdef Descent descent = self.checked(smoothness, evidence)
+        cdef double cut = 0.0
+        if max_nonzeros is not None and max_nonzeros < 0:
+            raise UsageError(f"max_nonzeros {max_nonzeros}: expected a whole number >= 0")
+        if max_nonzeros is not None and max_nonzeros < descent.columns.features:
+            cut = cut_to(descent.w, descent.columns.features, max_nonzeros)
+        return self.cut_at(descent, cut)
+
+    cdef Descent checked(self, object smoothness, object evidence):
+        """The solution, unless something is asked of it that makes no sense."""
         if smoothness is not None and not (smoothness > 0.0 and isfinite(smoothness)):
             raise UsageError(f"smoothness {smoothness}: expected a finite number > 0")
         if evidence is not None:
             raise UsageError("evidence is a setting of adaptivesl without l1 only")
-        if max_nonzeros is not None and max_nonzeros < 0:
-            raise UsageError(f"max_nonzeros {max_nonzeros}: expected a whole number >= 0")
-        descent = self.solved()
-        w = <double*>allocated(descent.columns.count)
+        return self.solved()
+
+    cdef dict cut_at(self, Descent descent, double cut):
+        """What a snapshot hands out: the weights above `cut` in size."""
+        cdef double* w = <double*>allocated(descent.columns.count)
+        cdef int64_t j
         try:
             memcpy(w, descent.w, <size_t>descent.columns.count * 8)
-            if max_nonzeros is not None and max_nonzeros < descent.columns.features:
-                cut_to(w, descent.columns.features, max_nonzeros)
+            for j in range(descent.columns.features):
+                if fabs(w[j]) <= cut:
+                    w[j] = 0.0
             return self.certified(descent, w)
         finally:
             free(w)
@@ -239,8 +247,8 @@ cdef class BatchLearner:
         return new
 
 
-cdef int cut_to(double* w, int64_t n, int64_t count) except -1:
-    """At most `count` < n weights stay, the largest; ties fall together."""
+cdef double cut_to(const double* w, int64_t n, int64_t count) except -1.0:
+    """The cut that leaves at most `count` < n weights, the largest; ties fall together."""
     cdef double* sizes = <double*>allocated(n)
     cdef int64_t j
     cdef double cut
@@ -248,11 +256,8 @@ cdef int cut_to(double* w, int64_t n, int64_t count) except -1:
         for j in range(n):
             sizes[j] = fabs(w[j])
         cut = kth_largest(sizes, n, count)
-        for j in range(n):
-            if fabs(w[j]) <= cut:
-                w[j] = 0.0
     free(sizes)
-    return 0
+    return cut
 
 
 cdef int fill(Columns columns, const double* w, bytearray ids, bytearray values) except -1:

@@ -16,6 +16,8 @@ cdef extern from *:
 cdef int64_t first_repeat(const int64_t* ids, int64_t count) noexcept nogil
 cdef int64_t drop_tiny(int64_t* ids, double* values, int64_t first, int64_t stop) noexcept nogil
 
+cdef void* grown(void* old, int64_t count) except NULL
+
 cdef class Block:
     cdef readonly int64_t rows            # examples held
     cdef readonly int64_t features        # non-zeros held, over all rows
@@ -34,3 +36,4 @@ cdef class Block:
     cdef int append(self, Block other, int64_t first, int64_t stop) except -1
     cdef void scan(self) noexcept nogil
     cdef int64_t first_extreme(self) noexcept nogil
+    cdef object too_large(self, int64_t row, int64_t t)

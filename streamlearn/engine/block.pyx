@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from array import array
 
-from streamlearn.errors import DataError
+from streamlearn.errors import DataError, Divergence
 
 
 cdef struct Place:
@@ -170,6 +170,13 @@ cdef class Block:
                 return row
         return -1
 
+    cdef object too_large(self, int64_t row, int64_t t):
+        """The refusal of an extreme row, after t examples."""
+        return Divergence(
+            t + 1, self.lines[row],
+            "a value, label or weight beyond 1e50 in size cannot be learned from; scale the "
+            "data. Nothing of this example was learned")
+
     @staticmethod
     def from_arrays(
         const int64_t[::1] offsets, const int64_t[::1] ids, const double[::1] values,
@@ -184,12 +191,13 @@ cdef class Block:
                             "values")
         if rows and (offsets[0] != 0 or offsets[rows] != many):
             raise DataError("offsets of a block must run from 0 to the number of ids")
-        block.reserve(rows, many)
         cdef int64_t i, k, n = 0
         cdef bint rising
-        for i in range(rows):
+        for i in range(rows):                  # all of them, before any is followed
             if offsets[i + 1] < offsets[i]:
                 raise DataError(f"offsets of a block must not fall: row {i}")
+        block.reserve(rows, many)
+        for i in range(rows):
             rising = True
             for k in range(offsets[i], offsets[i + 1]):
                 if ids[k] < 0:
@@ -203,6 +211,8 @@ cdef class Block:
                 rising &= k == offsets[i] or ids[k] > ids[k - 1]
             if not rising:
                 k = first_repeat(block.ids + n, offsets[i + 1] - offsets[i])
+                if k == -2:
+                    raise MemoryError(f"no memory to check the ids of row {i}")
                 if k >= 0:
                     raise DataError(f"row {i}: feature id {block.ids[n + k]} stands twice")
             block.labels[i] = labels[i]
@@ -210,7 +220,10 @@ cdef class Block:
             block.slopes[i] = 0.0
             block.lines[i] = i + 1
             block.offsets[i] = n
-            n = drop_tiny(block.ids, block.values, n, n + offsets[i + 1] - offsets[i])
+            k = n + offsets[i + 1] - offsets[i]
+            # Rows with a norm are those of a state, to be kept as they are: a value of a row that
+            # was scaled to unit length may be as small as it likes.
+            n = k if norms is not None else drop_tiny(block.ids, block.values, n, k)
         block.offsets[rows] = n
         block.rows, block.features = rows, n
         if weights is not None:

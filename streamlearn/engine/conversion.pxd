@@ -16,6 +16,9 @@ cdef inline double converted(
     return shrink(point - gradient / smoothness, penalty / smoothness)
 
 
+cdef double strongest(bytearray strengths, int64_t count, double cut) except -1.0
+
+
 cdef class Conversion:
     cdef Slots slots
     cdef char* bias
@@ -26,6 +29,7 @@ cdef class Conversion:
     cdef bint converts               # False: the point itself is served
     cdef bint at_last                # the point is the newest iterate, not the mean
     cdef double smoothness           # L; each coordinate has L * scale
+    cdef double l2                   # the ridge
     # the recent rows' part in the averaged gradient, for the choice of L
     cdef int64_t from_age            # rows of these ages (0: the newest) are in it
     cdef int64_t to_age
@@ -38,11 +42,9 @@ cdef class Conversion:
     cdef double weight(self, const Reading* reading, bint penalised, double smoothness,
                        double* strength) noexcept nogil
     cdef double margin(self, Block block, int64_t row) noexcept nogil
-    cdef void without(self, Reading* reading, double share, double weight,
-                      double l2) noexcept nogil
+    cdef void without(self, Reading* reading, double share, double weight) noexcept nogil
     cdef double recent_gradient(self, Recent recent, Slots sums, double* bias) except -1.0
     cdef double largest_curvature(self, Recent recent, double curvature) except -1.0
-    cdef int choose_smoothness(
-        self, Recent recent, Loss loss, double curvature, double l2) except -1
-    cdef int keep_strongest(self, int64_t count) except -1
-    cdef dict solve(self, Recent recent, Loss loss, double shift, double scale, double l2)
+    cdef int choose_smoothness(self, Recent recent, Loss loss, double curvature) except -1
+    cdef bytearray strengths(self)
+    cdef dict solve(self, Recent recent, Loss loss, double shift, double scale)

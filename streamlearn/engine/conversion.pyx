@@ -27,6 +27,16 @@ cdef int falling(const void* a, const void* b) noexcept nogil:
     return (x < y) - (x > y)
 
 
+cdef double strongest(bytearray strengths, int64_t count, double cut) except -1.0:
+    """The cut that leaves at most `count` of the strengths above it; ties fall together."""
+    cdef double* sorted = <double*><char*>strengths
+    cdef int64_t n = len(strengths) // 8
+    if n <= count:
+        return cut
+    qsort(sorted, <size_t>n, 8, falling)
+    return sorted[count]
+
+
 cdef class Conversion:
     """One snapshot in the making."""
 
@@ -143,7 +153,7 @@ cdef class Conversion:
         return weight
 
     cdef int choose_smoothness(
-        self, Recent recent, Loss loss, double curvature, double l2
+        self, Recent recent, Loss loss, double curvature
     ) except -1:
         """L = arg min over L_hat 2^k of the objective on the recent rows; ties to the smaller L.
 
@@ -151,7 +161,7 @@ cdef class Conversion:
         the noise of the rows it was made from. So the recent rows are taken out of the averaged
         gradient for this choice. While they are most of it, L is L_hat, which is safe.
         """
-        cdef double top = self.largest_curvature(recent, curvature) + l2
+        cdef double top = self.largest_curvature(recent, curvature) + self.l2
         cdef double[STEPS] candidates
         cdef double[STEPS] penalties
         cdef double[STEPS] losses
@@ -164,12 +174,12 @@ cdef class Conversion:
         cdef char* slot
         cdef Block block
         part = self.recent_gradient(recent, parts, &bias_part)
-        self.smoothness = max(top, 2.0 * l2)
+        self.smoothness = max(top, 2.0 * self.l2)
         if part > 0.5 * self.total:
             return 0
         self.slots.sort()
         for s in range(STEPS):
-            candidates[s] = max(top * 2.0 ** (s + LOWEST), 2.0 * l2)
+            candidates[s] = max(top * 2.0 ** (s + LOWEST), 2.0 * self.l2)
             penalties[s] = losses[s] = 0.0
         with nogil:
             for i in range(-1, self.slots.used):
@@ -179,10 +189,10 @@ cdef class Conversion:
                 self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
                 number = find(parts, id_in_order(self.slots, i)) if i >= 0 else -1
                 x = (<double*>(parts.base + number * 8))[0] if number >= 0 else 0.0
-                self.without(&reading, bias_part if i < 0 else x, part, l2)
+                self.without(&reading, bias_part if i < 0 else x, part)
                 for s in range(STEPS):
                     w = self.weight(&reading, i >= 0, candidates[s], &strength)
-                    penalties[s] += reading.penalty * fabs(w) + 0.5 * l2 * w * w
+                    penalties[s] += reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
         for block in (recent.old, recent.young):
             with nogil:
                 for row in range(recent.first(block), block.rows):
@@ -203,7 +213,7 @@ cdef class Conversion:
                             continue
                         self.kernel.read(self.algorithm, slot + self.offset, slot != self.bias,
                                          &reading)
-                        self.without(&reading, value, part, l2)
+                        self.without(&reading, value, part)
                         for s in range(STEPS):
                             margins[s] += x * self.weight(&reading, slot != self.bias,
                                                           candidates[s], &strength)
@@ -218,38 +228,30 @@ cdef class Conversion:
         self.smoothness = candidates[chosen]
         return 0
 
-    cdef void without(
-        self, Reading* reading, double share, double weight, double l2
-    ) noexcept nogil:
+    cdef void without(self, Reading* reading, double share, double weight) noexcept nogil:
         """Take rows with gradient sum `share` and weight `weight` out of an averaged gradient."""
-        cdef double ridge = l2 * reading.mean
+        cdef double ridge = self.l2 * reading.mean
         reading.gradient = (((reading.gradient - ridge) * self.total - share)
                             / (self.total - weight) + ridge)
 
-    cdef int keep_strongest(self, int64_t count) except -1:
-        """Raise the cut until at most `count` weights are left; ties fall together."""
-        cdef double* strengths = <double*>malloc(<size_t>(self.slots.used + 1) * 8)
+    cdef bytearray strengths(self):
+        """The strength of every weight that is not zero, as float64 bytes."""
+        found = bytearray(8 * self.slots.used)
+        cdef double* strengths = <double*><char*>found
         cdef Reading reading
-        cdef double strength
         cdef int64_t i, n = 0
         cdef char* slot
-        if strengths == NULL:
-            raise MemoryError("no memory to rank the weights")
         with nogil:
             for i in range(self.slots.used):
                 slot = self.slots.base + i * self.slots.size
                 if touched(slot):
                     self.kernel.read(self.algorithm, slot + self.offset, True, &reading)
-                    if self.weight(&reading, True, self.smoothness, &strength) != 0.0:
-                        strengths[n] = strength
+                    if self.weight(&reading, True, self.smoothness, &strengths[n]) != 0.0:
                         n += 1
-            if n > count:
-                qsort(strengths, <size_t>n, 8, falling)
-                self.cut = strengths[count]
-        free(strengths)
-        return 0
+        del found[8 * n:]
+        return found
 
-    cdef dict solve(self, Recent recent, Loss loss, double shift, double scale, double l2):
+    cdef dict solve(self, Recent recent, Loss loss, double shift, double scale):
         """The exactly sparse weights, sorted by id, and the certificate.
 
         Labels were learned as (label - shift) * scale; weights are handed out unscaled.
@@ -275,7 +277,7 @@ cdef class Conversion:
                     w = self.weight(&reading, i >= 0, self.smoothness, &strength)
                     finite &= (isfinite(w) and isfinite(reading.gradient)
                                and isfinite(reading.penalty) and isfinite(reading.scale))
-                    penalty += reading.penalty * fabs(w) + 0.5 * l2 * w * w
+                    penalty += reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
                     # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
                     if w == 0.0:
                         off = fabs(reading.gradient) - reading.penalty

@@ -46,7 +46,9 @@ cdef struct Rows:
     const double* labels
     const double* weights
     const double* norms
-    double* slopes               # out: importance * loss' of each row
+    # out, a number a row from `first` on:
+    double* slopes               # importance * loss'
+    double* margins              # from before the row was learned; with progress only
 
 # Where the weights are and what is minimised.
 cdef struct Task:

@@ -60,7 +60,7 @@ cdef inline void begin(Algorithm* a, double norm) noexcept nogil:
 cdef inline bint prepares(Algorithm* a) noexcept nogil:
     """Whether features must be looked at before any weight is read."""
     if Algorithm is Dual:
-        return a.kind == dual.KL
+        return dual.prepares(a)
     else:
         return Algorithm is Adaptive or Algorithm is Perceptron
 
@@ -70,7 +70,7 @@ cdef inline void prepare(Algorithm* a, char* slot, double x) noexcept nogil:
     if Algorithm is Adaptive:
         adaptive.prepare(a, <adaptive.AdaptiveSlot*>slot, x)
     elif Algorithm is Dual:
-        dual.prepare(a, <dual.DualSlot*>slot)
+        dual.prepare(a, <dual.DualSlot*>slot, True)
     elif Algorithm is Perceptron:
         perceptron.prepare(a, <perceptron.PerceptronSlot*>slot)
 
@@ -81,6 +81,9 @@ cdef inline void ready(Algorithm* a, char* bias) noexcept nogil:
         if bias != NULL:
             adaptive.prepare(a, <adaptive.AdaptiveSlot*>bias, 1.0)
         adaptive.ready(a)
+    elif Algorithm is Dual:
+        if bias != NULL and dual.prepares(a):
+            dual.prepare(a, <dual.DualSlot*>bias, False)
 
 
 cdef inline double weight(Algorithm* a, char* slot, bint penalised) noexcept nogil:
@@ -106,7 +109,7 @@ cdef inline double weight(Algorithm* a, char* slot, bint penalised) noexcept nog
     elif Algorithm is Epoch:
         return epoch.read(a, <epoch.EpochSlot*>slot, penalised)
     elif Algorithm is Orda:
-        return orda.mixed(a, <orda.OrdaSlot*>slot, penalised)
+        return orda.read(a, <orda.OrdaSlot*>slot, penalised)
     elif Algorithm is Mirror:
         return mirror.weight(a, <mirror.MirrorSlot*>slot, penalised)
     elif Algorithm is Ball:
@@ -203,7 +206,8 @@ cdef inline void sweep(Algorithm* a, const Task* task) noexcept nogil:
         if a.kind >= dual.L2BALL:
             dual.sweep(a, &task.all)
     elif Algorithm is Orda:
-        orda.sweep(a, &task.all)
+        if a.ssg:
+            orda.sweep(a, &task.all)
     elif Algorithm is Mirror:
         mirror.sweep(a, &task.all)
     elif Algorithm is Ball:
@@ -269,8 +273,9 @@ cdef int64_t learn_rows(
             return row
 
         task.loss(margin, y, &value, &slope)
-        rows.slopes[row] = importance * slope
-        step(a, rows.slopes[row], importance, margin, y)
+        slope *= importance
+        rows.slopes[row - rows.first] = slope
+        step(a, slope, importance, margin, y)
         for k in range(first, stop):
             update(a, slots + numbers[k] * size, values[k], True)
         if bias != NULL:
@@ -278,6 +283,7 @@ cdef int64_t learn_rows(
         end(a)
         sweep(a, task)
         if progress != NULL:
+            rows.margins[row - rows.first] = margin
             note(progress, margin, y, value, importance)
             value = 0.5 * y * y if task.zero_loss < 0.0 else task.zero_loss
             progress.baseline += importance * value
@@ -360,6 +366,7 @@ FIELDS = {
     "adaptive": ("last", "S", "Q", "M", "A", "G", "h", "root"),
     "forward": ("last", "v", "Q"),
     "dual": ("last", "S"),
+    "dual_mean": ("last", "S", "A"),
     "adagrad": ("last", "S", "Q"),
     "ftrl": ("last", "z", "n"),
     "epoch": ("last", "w", "S", "mean"),
@@ -385,7 +392,7 @@ cdef Kernel kernel_named(str name) except *:
         return kernel_of(&any.adaptive, size)
     if name == "forward":
         return kernel_of(&any.forward, size)
-    if name == "dual":
+    if name == "dual" or name == "dual_mean":
         return kernel_of(&any.dual, size)
     if name == "adagrad":
         return kernel_of(&any.adagrad, size)

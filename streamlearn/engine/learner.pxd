@@ -22,6 +22,10 @@ cdef class Learner:
     cdef Block admitted                      # scratch, with max_features
     cdef int64_t* numbers                    # scratch: slot numbers of a scattered block
     cdef int64_t numbers_room
+    cdef double* margins                     # of the rows that the last learn() ran through
+    cdef double* slopes                      # of the same rows
+    cdef int64_t heard                       # how many those are
+    cdef int64_t heard_room
     cdef int64_t next_freeze
     cdef readonly int64_t ignored            # features dropped by max_features
     cdef int64_t known                       # features admitted, with max_features
@@ -29,6 +33,7 @@ cdef class Learner:
 
     cdef int64_t time(self) noexcept nogil
     cdef int begin_learning(self) except -1
+    cdef int listen(self, int64_t many) except -1
     cdef int learn_rows(self, Block block, int64_t first, int64_t stop) except -1
     cdef int run(self, Block block, Rows* rows) except -1
     cdef int take(self, Block block, int64_t stop) except -1
@@ -36,3 +41,5 @@ cdef class Learner:
     cdef int freeze(self) except -1
     cdef Learner settled(self)
     cdef Conversion conversion(self)
+    cdef Conversion prepared(self, object smoothness, object evidence)
+    cdef dict solved(self, Conversion c)

@@ -6,8 +6,8 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
-from streamlearn.engine.block cimport Block
-from streamlearn.engine.conversion cimport Conversion
+from streamlearn.engine.block cimport Block, grown
+from streamlearn.engine.conversion cimport Conversion, strongest
 from streamlearn.engine.learn cimport Rows, kernel_named
 from streamlearn.engine.algorithms cimport frozen, suffix
 from streamlearn.engine.algorithms.reading cimport Reading
@@ -22,6 +22,7 @@ ZERO_LOSS = {"logistic": 0.6931471805599453, "hinge": 1.0, "squared_hinge": 0.5,
 WARMUP_SIZE = 100          # examples that the size of |x|^2 is estimated from
 WARMUP_LABELS = 1000       # examples that the scale of regression labels is estimated from
 WARMUP_FEATURES = 1 << 20  # ... or fewer, when rows are very long
+MOST_EXAMPLES = 1 << 60    # of a state; whatever counts on from there does not overflow
 
 
 cdef class Learner:
@@ -64,6 +65,8 @@ cdef class Learner:
     def __dealloc__(self):
         free(self.bias)
         free(self.numbers)
+        free(self.margins)
+        free(self.slopes)
 
     # ---- setting up ------------------------------------------------------------------------------
 
@@ -136,12 +139,10 @@ cdef class Learner:
         cdef int64_t extreme = block.first_extreme()
         if self.broken is not None:
             raise self.broken
+        self.heard = 0
         self.take(block, block.rows if extreme < 0 else extreme)
         if extreme >= 0:
-            raise Divergence(
-                self.t + 1, block.lines[extreme],
-                "a value, label or weight beyond 1e50 in size cannot be learned from; scale the "
-                "data. Nothing of this example was learned")
+            raise block.too_large(extreme, self.t)
 
     cdef int take(self, Block block, int64_t stop) except -1:
         """Rows 0 .. stop-1: to those that wait while the warm-up goes on, to the loop after it."""
@@ -222,7 +223,6 @@ cdef class Learner:
         rows.labels = block.labels
         rows.weights = block.weights
         rows.norms = block.norms
-        rows.slopes = block.slopes
         rows.numbers = block.ids
         if not self.slots.dense:
             if self.numbers_room < block.features:
@@ -256,6 +256,9 @@ cdef class Learner:
         cdef Task task = self.task
         cdef int64_t reached, second, before = self.time()
         cdef bint both = self.two_phases and self.second.frozen.count >= 0
+        self.listen(rows.stop - rows.first)
+        rows.slopes = self.slopes + self.heard
+        rows.margins = self.margins + self.heard
         with nogil:
             reached = self.kernel.learn(&self.algorithm, &task, rows, &self.tally)
         second = reached
@@ -269,13 +272,23 @@ cdef class Learner:
             rows.stop, reached = reached, rows.stop
         elif self.two_phases:
             self.second.frozen.t += reached - rows.first
-        self.recent.push(block, rows.first, reached)       # with the slopes that are averaged
+        self.recent.push(block, rows.first, reached, rows.slopes)    # those that are averaged
+        self.heard += reached - rows.first
         if second < rows.stop:
             self.broken = Divergence(
                 before + second - rows.first + 1, block.lines[second],
                 f"learning diverged with loss {self.spec['loss']}: the margin left the finite "
                 "numbers. Scale the values, raise --l2, or leave --t0 at auto")
             raise self.broken
+        return 0
+
+    cdef int listen(self, int64_t many) except -1:
+        """Room for the margins and slopes of so many more rows."""
+        cdef int64_t room = self.heard + many
+        if room > self.heard_room:
+            self.margins = <double*>grown(self.margins, room)
+            self.slopes = <double*>grown(self.slopes, room)
+            self.heard_room = room
         return 0
 
     cdef Block admit(self, Block block, int64_t stop):
@@ -380,24 +393,30 @@ cdef class Learner:
         """
         cdef Learner settled = self.settled()
         cdef Conversion c
-        if self.broken is not None:
-            raise self.broken
-        if settled is not self:
-            return settled.snapshot(smoothness, evidence, max_nonzeros)
-        if smoothness is not None and not (smoothness > 0.0 and isfinite(smoothness)):
-            raise UsageError(f"smoothness {smoothness}: expected a finite number > 0")
         if max_nonzeros is not None and max_nonzeros < 0:
             raise UsageError(f"max_nonzeros {max_nonzeros}: expected a whole number >= 0")
+        c = settled.prepared(smoothness, evidence)
+        if max_nonzeros is not None:
+            c.cut = strongest(c.strengths(), max_nonzeros, c.cut)
+        return settled.solved(c)
+
+    cdef Conversion prepared(self, object smoothness, object evidence):
+        """The conversion with its L and the cut that `evidence` asks for."""
+        cdef Conversion c
+        if self.broken is not None:
+            raise self.broken
+        if smoothness is not None and not (smoothness > 0.0 and isfinite(smoothness)):
+            raise UsageError(f"smoothness {smoothness}: expected a finite number > 0")
         c = self.conversion()
         if smoothness is None:
             smoothness = self.spec["smoothness"]
-        l2 = self.spec["l2"]
+        c.l2 = self.spec["l2"]
         if self.spec["shared"] and self.time():       # the penalty is one for the whole run
-            l2 /= self.time()
+            c.l2 /= self.time()
         if smoothness is not None:
             c.smoothness = smoothness
         elif c.converts:
-            c.choose_smoothness(self.recent, self.task.loss, curvature(self.spec["loss"]), l2)
+            c.choose_smoothness(self.recent, self.task.loss, curvature(self.spec["loss"]))
         if evidence is not None:
             if self.spec["kernel"] != "adaptive" or self.spec["l1"] > 0.0:
                 raise UsageError("evidence is a setting of adaptivesl without l1 only")
@@ -411,11 +430,12 @@ cdef class Learner:
                 if self.spec["evidence"] == 0.0:
                     raise UsageError("a state learned with evidence 0 has no path; learn with more")
                 c.cut = evidence / self.spec["evidence"]
-        if max_nonzeros is not None:
-            c.keep_strongest(max_nonzeros)
         c.t = self.time()
-        result = c.solve(self.recent, self.task.loss, self.task.label_shift, self.task.label_scale,
-                         l2)
+        return c
+
+    cdef dict solved(self, Conversion c):
+        """The snapshot that a prepared conversion makes."""
+        result = c.solve(self.recent, self.task.loss, self.task.label_shift, self.task.label_scale)
         result["t"] = self.tally.examples
         return result
 
@@ -479,8 +499,12 @@ cdef class Learner:
         if new.two_phases:
             new.second.frozen = state["second"]
         new.tally = state["progress"]
+        if not 0 <= new.tally.examples <= MOST_EXAMPLES:
+            raise ModelError(f"the state has learned {new.tally.examples} examples")
         new.task.label_shift = state["label_shift"]
         new.task.label_scale = state["label_scale"]
+        if not (isfinite(new.task.label_shift) and 1e-100 < new.task.label_scale < 1e300):
+            raise ModelError("the state's labels have no scale")
         new.next_freeze = state["next_freeze"]
         if new.two_phases and new.next_freeze <= new.tally.examples:
             raise ModelError("the state's next freeze lies in the past")
@@ -506,5 +530,7 @@ cdef class Learner:
             for w in range(new.slots.size // 8):
                 (<int64_t*>new.bias)[w] = column[w]
         new.pending = None if state["pending"] is None else Block.from_bytes(state["pending"])
+        if new.pending is not None and new.pending.first_extreme() >= 0:
+            raise ModelError("an example that waits in the state is beyond 1e50 in size")
         new.recent.restore(state["recent"])
         return new

@@ -18,7 +18,9 @@ cdef enum Fault:
     FAULT_REPEATED = 11        # the id stands twice in the row
     FAULT_QID = 12             # qid: without a whole number
     FAULT_EXTREME = 13         # a number whose square would overflow when learned
-    FAULT_MEMORY = 14          # none left to look for repeated ids
+    FAULT_MEMORY = 14          # none left to look for repeated ids, or for one more class
+    FAULT_CLASS = 15           # a number, but not a whole one that can name a class
+    FAULT_CLASSES = 16         # one class more than there may be
 
 # How a label becomes y.
 cdef struct LabelRule:
@@ -28,8 +30,28 @@ cdef struct LabelRule:
     double positive
     bint seen_zero
     bint seen_minus
+    bint classes               # True: any whole number is y, and names a class
+    bint fixed                 # no class may come to the known ones
+    bint fresh                 # the label in hand is none of them
+    double* known              # rising
+    int64_t count
+    int64_t limit              # so many classes there may be
+
+
+cdef inline int64_t place_of(const LabelRule* rule, double label) noexcept nogil:
+    """Where a class stands among the known ones, or would stand."""
+    cdef int64_t low = 0, high = rule.count, middle
+    while low < high:
+        middle = (low + high) // 2
+        if rule.known[middle] < label:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
 
 cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil
+cdef int add_class(LabelRule* rule, double label) noexcept nogil
 
 cdef class Parser:
     cdef LabelRule rule
@@ -42,6 +64,10 @@ cdef class Parser:
     cdef readonly int64_t feature         # id in hand when a value was faulty
     cdef readonly bytes token
 
+    cdef int know(self, double label) except -1
+    cdef int prepare(
+        self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
+    ) except -1
     cdef int64_t parse_lines(
         self, const unsigned char* start, const unsigned char* end, Block block,
         const unsigned char** where

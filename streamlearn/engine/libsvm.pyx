@@ -2,9 +2,10 @@
 #
 # Legal oddities are read: tabs, CRLF, '+1', '.5', '5.', exponents, ids in any order, qid:n, spaces
 # behind a colon, comments, blank lines. Everything else is located, never guessed at.
-from libc.math cimport fabs
+from libc.math cimport fabs, floor
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memchr
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memmove
 
 from streamlearn.engine.block cimport Block, EXTREME, EXTREME_NORM, TINY, drop_tiny, first_repeat
 from streamlearn.engine.number cimport (
@@ -18,7 +19,8 @@ COMPLAINTS = {
     FAULT_LABEL: "bad label {token} (expected a number)",
     FAULT_LABEL_RANGE: "label {token} is not a finite number",
     FAULT_LABEL_UNKNOWN: "label {token} is not one of -1,+1 or 0,1; name your two classes with "
-                         "--labels NEG,POS, or use --loss squared for regression",
+                         "--labels NEG,POS, or use --multiclass for more of them, --loss squared "
+                         "for regression",
     FAULT_LABEL_MIXED: "label {token}: 0 and -1 both stand for the negative class in this input; "
                        "name your two classes with --labels NEG,POS",
     FAULT_WEIGHT: "bad importance weight {token} (expected a finite number >= 0)",
@@ -30,7 +32,13 @@ COMPLAINTS = {
     FAULT_REPEATED: "feature id in {token} stands twice in the row (expected each id once)",
     FAULT_EXTREME: "{token}: a row must stay below 1e50 in size to be learned from; scale the data",
     FAULT_QID: "bad query id {token} (expected qid:n with a whole number)",
+    FAULT_CLASS: "label {token} names no class: with --multiclass labels are whole numbers up to "
+                 "2^53 in size; use --loss squared for regression",
+    FAULT_CLASSES: "label {token} is one class more than the {limit} there may be; so many look "
+                   "like regression (--loss squared); if they are classes, raise --max-classes",
 }
+
+cdef double LARGEST_CLASS = 9007199254740992.0     # 2^53: up to here a double tells them all apart
 
 
 cdef inline bint blank(unsigned char c) noexcept nogil:
@@ -49,7 +57,18 @@ cdef inline bint ends_item(unsigned char c) noexcept nogil:
 
 cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil:
     """Turn a label of the file into y: itself, or -1 / +1 by the rule."""
-    if not rule.binary:
+    cdef int64_t place
+    if rule.classes:
+        if fabs(raw) > LARGEST_CLASS or raw != floor(raw):
+            return FAULT_CLASS
+        y[0] = raw + 0.0                        # -0 is 0
+        place = place_of(rule, y[0])
+        rule.fresh = place == rule.count or rule.known[place] != y[0]
+        if rule.fresh and rule.fixed:
+            return FAULT_LABEL_UNKNOWN
+        if rule.fresh and rule.count >= rule.limit:
+            return FAULT_CLASSES
+    elif not rule.binary:
         y[0] = raw
     elif raw == rule.positive:
         y[0] = 1.0
@@ -68,6 +87,22 @@ cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil:
         y[0] = -1.0
     else:
         return FAULT_LABEL_UNKNOWN
+    return FAULT_NONE
+
+
+cdef int add_class(LabelRule* rule, double label) noexcept nogil:
+    """A class that was not known is known from now on."""
+    cdef int64_t place = place_of(rule, label)
+    cdef double* known = rule.known
+    if (rule.count & (rule.count - 1)) == 0:           # full at each power of two
+        known = <double*>realloc(known, <size_t>(2 * rule.count + 1) * 8)
+        if known == NULL:
+            return FAULT_MEMORY
+        rule.known = known
+    memmove(known + place + 1, known + place, <size_t>(rule.count - place) * 8)
+    known[place] = label
+    rule.count += 1
+    rule.fresh = False
     return FAULT_NONE
 
 
@@ -135,11 +170,14 @@ cdef const unsigned char* short_items(
 cdef class Parser:
     """Reads libsvm text into blocks and counts lines over calls.
 
-    labels: "any" for regression, "binary" for {-1,+1} and {0,1}, or a pair (negative, positive).
+    labels: "any" for regression, "binary" for {-1,+1} and {0,1}, a pair (negative, positive), or
+    "classes" for whole numbers, each a class. The known ones come first; more may follow up to
+    `limit` in all (None: no bound), unless they are `fixed`.
     """
 
-    def __init__(self, labels="binary"):
-        self.rule.binary = labels != "any"
+    def __init__(self, labels="binary", known=(), limit=None, bint fixed=False):
+        self.rule.classes = labels == "classes"
+        self.rule.binary = labels not in ("any", "classes")
         self.rule.positive = 1.0
         self.rule.negative = -1.0
         if isinstance(labels, (tuple, list)):
@@ -148,9 +186,36 @@ cdef class Parser:
                 raise UsageError(f"labels {negative:g},{positive:g}: two classes need two labels")
             self.rule.named = True
             self.rule.negative, self.rule.positive = negative, positive
-        elif labels not in ("any", "binary"):
-            raise UsageError(f"labels {labels!r}: use 'any', 'binary' or a pair of numbers")
+        elif labels not in ("any", "binary", "classes"):
+            raise UsageError(f"labels {labels!r}: use 'any', 'binary', 'classes' or a pair of "
+                             "numbers")
+        self.rule.limit = 0x7FFFFFFFFFFFFFFF if limit is None else limit
+        for label in known:
+            self.know(label)
+        self.rule.fixed = fixed
         self.token = b""
+
+    def __dealloc__(self):
+        free(self.rule.known)
+
+    cdef int know(self, double label) except -1:
+        """One of the classes that are there before any line is read."""
+        cdef double y = 0.0
+        cdef int fault = map_label(&self.rule, label, &y)
+        if not fault and self.rule.fresh:
+            fault = add_class(&self.rule, y)
+        if fault == FAULT_MEMORY:
+            raise MemoryError("no memory for a class")
+        if fault:
+            raise UsageError(COMPLAINTS[fault].format(token=f"{label:.17g}", limit=self.rule.limit))
+        return 0
+
+    @property
+    def classes(self):
+        """The classes known so far, rising; None unless labels are classes."""
+        if not self.rule.classes:
+            return None
+        return tuple([int(self.rule.known[i]) for i in range(self.rule.count)])
 
     @property
     def labels(self):
@@ -168,36 +233,63 @@ cdef class Parser:
         self.rule.seen_minus = negative == -1.0
         self.rule.negative = negative
 
+    def unsettle(self):
+        """Forget how the data wrote the negative class: what showed it was refused."""
+        if not self.rule.named:
+            self.rule.seen_zero = self.rule.seen_minus = False
+            self.rule.negative = -1.0
+
+    def read_labels(self, Block block):
+        """Turn the labels of a block made from arrays into y, in place, by the rule for text.
+
+        Returns the first row that cannot be learned from, `fault` and `token` telling why, or -1.
+        """
+        cdef int64_t row
+        cdef double raw = 0.0
+        self.fault = FAULT_NONE
+        for row in range(block.rows):
+            raw = block.labels[row]
+            self.fault = map_label(&self.rule, raw, &block.labels[row])
+            if not self.fault and self.rule.fresh:
+                self.fault = add_class(&self.rule, block.labels[row])
+            if self.fault:
+                break
+        else:
+            row = block.first_extreme()
+            if row < 0:
+                return -1
+            raw = block.labels[row]
+            self.fault = FAULT_EXTREME
+        self.token = f"{raw:.12g}".encode()
+        return row
+
     def start_file(self):
         """The next bytes are the first of another file."""
         self.line = 0
 
     def parse(
-        self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
+        self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block,
+        bint append=False
     ):
-        """Parse whole lines of buffer[start:stop] into the block, cleared first.
+        """Parse whole lines of buffer[start:stop] into the block, cleared first unless `append`.
 
         buffer[stop - 1] must be a newline. Returns where parsing ended: stop, or behind a faulty
         line; then `fault`, `line`, `column` and `token` tell about it, and the rows before it are
         in the block.
         """
-        cdef const unsigned char* text
         cdef const unsigned char* where = NULL
         cdef const unsigned char* tail
         cdef int64_t used
-        block.clear()
+        if not append:
+            block.clear()
         self.fault = FAULT_NONE
         if stop <= start:
             return start
-        if stop > buffer.shape[0] or start < 0 or buffer[stop - 1] != 10:
-            raise ValueError("parse needs whole lines: the last byte must be a newline")
-        # An item takes 4 bytes or more ("1:1 "), a row 2 ("1\n"): no bounds to check inside.
-        block.reserve((stop - start) // 2 + 1, (stop - start) // 4 + 1)
-        text = &buffer[start]
+        self.prepare(buffer, start, stop, block)
         with nogil:
-            used = self.parse_lines(text, text + (stop - start), block, &where)
+            used = self.parse_lines(&buffer[start], &buffer[start] + (stop - start), block, &where)
         if self.fault == FAULT_MEMORY:
-            raise MemoryError(f"no memory to check the ids of line {self.line}")
+            raise MemoryError(f"no memory to check line {self.line}")
         if self.fault:
             tail = where
             while not ends_word(tail[0]) and tail - where < 40:
@@ -205,26 +297,59 @@ cdef class Parser:
             self.token = where[:tail - where]
         return start + used
 
+    def parse_past(
+        self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
+    ):
+        """Parse behind what the block holds, past faulty lines; returns how many those were."""
+        cdef const unsigned char* where = NULL
+        cdef int64_t bad = 0
+        if stop <= start:
+            return 0
+        self.prepare(buffer, start, stop, block)
+        with nogil:
+            while start < stop and self.fault != FAULT_MEMORY:
+                self.fault = FAULT_NONE
+                start += self.parse_lines(
+                    &buffer[start], &buffer[start] + (stop - start), block, &where)
+                bad += self.fault != FAULT_NONE
+        if self.fault == FAULT_MEMORY:
+            raise MemoryError(f"no memory to check the ids of line {self.line}")
+        self.fault = FAULT_NONE
+        return bad
+
+    cdef int prepare(
+        self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
+    ) except -1:
+        """Check the bounds, and make room for all that the bytes can hold."""
+        if stop > buffer.shape[0] or start < 0 or buffer[stop - 1] != 10:
+            raise ValueError("parse needs whole lines: the last byte must be a newline")
+        # An item takes 4 bytes or more ("1:1 "), a row 2 ("1\n"): no bounds to check inside.
+        return block.reserve(
+            block.rows + (stop - start) // 2 + 1, block.features + (stop - start) // 4 + 1)
+
     def complaint(self):
         """A sentence for the fault of the last parse: what is wrong, what is accepted."""
         token = repr(self.token.decode("utf-8", "replace"))
         if self.fault == FAULT_LABEL_UNKNOWN and self.rule.named:
             return (f"label {token} is neither {self.rule.negative:g} nor {self.rule.positive:g}, "
                     "the two given by --labels")
-        return COMPLAINTS[self.fault].format(token=token, feature=self.feature)
+        if self.fault == FAULT_LABEL_UNKNOWN and self.rule.classes:
+            return f"label {token} is none of the {self.rule.count} classes given by --labels"
+        return COMPLAINTS[self.fault].format(
+            token=token, feature=self.feature, limit=self.rule.limit)
 
     cdef int64_t parse_lines(
         self, const unsigned char* start, const unsigned char* end, Block block,
         const unsigned char** where
     ) noexcept nogil:
-        """The one walk over the bytes; returns how many were used."""
+        """The one walk over the bytes, behind what the block holds; returns how many were used."""
         cdef const unsigned char* p = start
         cdef const unsigned char* safe = end - 32    # up to here 32 bytes can be read
         cdef const unsigned char* line_start
         cdef const unsigned char* mark
         cdef int64_t* ids = block.ids
         cdef double* values = block.values
-        cdef int64_t row = 0, first, largest = -1, repeat, worst
+        cdef int64_t row = block.rows, first, largest = block.max_id, repeat, worst
         cdef Items items
         cdef uint64_t id
         cdef unsigned int digit
@@ -234,8 +359,8 @@ cdef class Parser:
         cdef int code = FAULT_NONE, status
         cdef double[23] ten = TEN
 
-        items.n = 0
-        block.offsets[0] = 0
+        items.n = block.features
+        block.offsets[row] = items.n
         while p < end:
             self.line += 1
             line_start = p
@@ -367,6 +492,10 @@ cdef class Parser:
                     if worst >= 0:
                         mark = item_start(line_start, worst)
                 break
+            if self.rule.fresh:                               # only a legal line makes a class
+                code = add_class(&self.rule, y)
+                if code:
+                    break
             if items.tiny:                                    # an explicit zero is no feature
                 self.zeros += items.tiny
                 items.n = drop_tiny(ids, values, first, items.n)

@@ -5,5 +5,5 @@ from streamlearn.engine.block cimport Block
 cdef class Recent:
     cdef Block old, young
 
-    cdef int push(self, Block block, int64_t first, int64_t stop) except -1
+    cdef int push(self, Block block, int64_t first, int64_t stop, const double* slopes) except -1
     cdef int64_t first(self, Block block) noexcept nogil

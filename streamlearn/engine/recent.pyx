@@ -1,6 +1,7 @@
 # Recent: the last ROWS examples, kept as two generations so that nothing is ever shifted: the young
 # one fills up, then takes the place of the old one.
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 from streamlearn.engine.block cimport Block
 
@@ -15,8 +16,8 @@ cdef class Recent:
         self.old = Block()
         self.young = Block()
 
-    cdef int push(self, Block block, int64_t first, int64_t stop) except -1:
-        """Remember rows first .. stop-1; the result does not depend on how they are cut."""
+    cdef int push(self, Block block, int64_t first, int64_t stop, const double* slopes) except -1:
+        """Remember rows first .. stop-1 with their slopes, however they are cut."""
         cdef int64_t upto, room
         while first < stop:
             if self.young.rows >= ROWS or self.young.features >= FEATURES:
@@ -28,6 +29,8 @@ cdef class Recent:
                    and block.offsets[upto] - block.offsets[first] < room):
                 upto += 1
             self.young.append(block, first, upto)
+            memcpy(self.young.slopes + self.young.rows - (upto - first), slopes, (upto - first) * 8)
+            slopes += upto - first
             first = upto
         return 0
 

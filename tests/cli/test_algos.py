@@ -17,7 +17,7 @@ def test_the_list_names_every_algorithm(run) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_is_explained_with_all_its_parameters(run, name: str) -> None:
     shown = run("algos", name).stdout.decode()
-    for word in ("minimises", "update", "cost", "use it"):
+    for word in ("minimises", "update", "cost", "memory", "losses", "use it", "source"):
         assert f"\n{word}" in shown
     for parameter in ALGORITHMS[name].parameters:
         assert f"  {PARAMETERS[parameter].flag} " in shown

@@ -624,3 +624,25 @@ def test_reading_a_closed_stdin_is_an_error_without_traceback(run):
 def test_stdin_named_twice_is_no_crash(run, lines):
     shown = run("fit", "-", "-", stdin=b"".join(lines), code=64)
     assert "-" in shown.stderr
+
+
+@pytest.mark.parametrize("algo", ["adaptivesl", "averagesl", "optimalsl"])
+def test_two_threads_learn_the_same_bits(run, rows, tmp_path, algo):
+    lines = [*rows(3000, 4), b"\n", b"# a comment\n", *[b"bad line\n"] * 30, *rows(50, 5), b"\n"]
+    (tmp_path / "long.svm").write_bytes(b"".join(lines) * 5)  # several blocks
+    for threads in (1, 2):
+        run("fit", "long.svm", "long.svm", "--algo", algo, "--threads", threads, "--on-error",
+            "skip", "-o", f"{threads}.sl", "--save-state", f"{threads}.state")  # fmt: skip
+    for kind in ("sl", "state"):
+        assert (tmp_path / f"1.{kind}").read_bytes() == (tmp_path / f"2.{kind}").read_bytes()
+
+
+def test_tiny_values_of_scaled_rows_survive_a_resume(run, tmp_path):
+    """A row scaled to unit length may hold values below 1e-50; its state must keep them."""
+    lines = [b"%+d 1:1e40 2:%d.5e-30 3:1\n" % ((-1) ** i, i) for i in range(40)]
+    run("fit", "--normalize", "l2", "-o", "one.sl", "--save-state", "one", stdin=b"".join(lines))
+    run("fit", "--normalize", "l2", "--save-state", "half", stdin=b"".join(lines[:20]))
+    run("fit", "--resume", "half", "-o", "two.sl", "--save-state", "two",
+        stdin=b"".join(lines[20:]))  # fmt: skip
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert (tmp_path / "one.sl").read_bytes() == (tmp_path / "two.sl").read_bytes()

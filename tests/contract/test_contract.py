@@ -33,7 +33,7 @@ from contract.streams import (
 )
 from reference.twins import Twin, train
 from streamlearn.catalogue import ALGORITHMS as CATALOGUE
-from streamlearn.catalogue import LOSSES, PARAMETERS, engine_spec, resolve
+from streamlearn.catalogue import HAVE_A_MEAN, LOSSES, PARAMETERS, engine_spec, resolve
 from streamlearn.catalogue import STREAMING as ALGORITHMS
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
@@ -83,6 +83,13 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "rda_small_ball": {"regularizer": "l2ball", "radius": 0.3},
     "rda_small_l1_ball": {"regularizer": "l1ball", "radius": 0.5},
     "rda_warm_simplex": {"regularizer": "kl", "gamma": 1.0, "radius": 3.0},
+    "rda_mean": {"point": "mean"},
+    "rda_mean_strong": {"point": "mean", "l1": 0.2, "damping": 0.5},
+    "rda_mean_l1": {"point": "mean", "regularizer": "l1"},
+    "rda_mean_l2": {"point": "mean", "regularizer": "l2"},
+    "rda_mean_enhanced": {
+        "point": "mean", "regularizer": "l1", "enhanced": 0.05, "gamma": 2.0,
+    },
     "growing": {"growing": True, "l1": 0.02, "l2": 0.05},
     "offset_step": {"delta": 0.1},
     "offset_root": {"beta": 0.1},
@@ -122,6 +129,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "enhanced": (0.0, 0.05),
     "damping": ("auto", 30.0),
     "radius": (0.3, 2.0),
+    "point": ("last", "mean"),
     "delta": (0.1, 1.0),
     "beta": (0.1, 1.0),
     "growing": (True, False),
@@ -260,6 +268,8 @@ def test_agrees_with_the_dense_twin_in_any_combination(algo: str, loss: str) -> 
             drawn["step_cap"] = "on"
         if "evidence" in drawn:
             drawn.pop("l1", None)
+        if drawn.get("regularizer") not in (None, *HAVE_A_MEAN):
+            drawn.pop("point", None)
         length = int(rng.integers(1, 250))
         stream = random_stream(loss, length, seed=trial, columns=12, importance=trial % 2 == 0)
         assert_agrees(algo, loss, stream, concrete(algo, loss, drawn, length))
@@ -745,6 +755,7 @@ def test_adaptivesl_does_not_see_the_unit_of_a_column(loss: str, given: dict[str
         ("perceptron", "squared", {}, "--algo perceptron learns two classes; .*logistic, hinge"),
         ("tg", "logistic", {"schedule": "inverse"}, "--schedule inverse needs l2"),
         ("fobos", "logistic", {"schedule": "sqrt", "eta": 2.0, "l2": 0.5}, r"eta \* l2 must stay"),
+        ("rda", "squared", {"point": "mean", "regularizer": "box"}, "kept for l1l2, l1, l2 only"),
         ("sgd", "logistik", {}, "--loss logistik: no such loss; did you mean 'logistic'"),
         ("sgd", "logistic", {"l1_stp": 1}, "l1_stp: no such parameter; did you mean 'l1_step'"),
         ("adaptivesl", "squared", {"l1": 0.1, "evidence": 1.0}, "--l1 and --evidence"),

@@ -93,6 +93,18 @@ def test_rda_stays_in_its_set_after_gradients_that_cancel(kind: str) -> None:
                 assert SIZES[kind](w) >= 0.01 * (1 - 1e-12), f"{seed}: after {t + 1} examples"
 
 
+@pytest.mark.parametrize("kind", PARAMETERS["regularizer"].choices)
+def test_the_objective_of_rda_holds_the_penalties_of_its_regularizer(kind: str) -> None:
+    l1, l2 = {"l1l2": (0.02, 0.5), "l1": (0.02, 0.0), "l2": (0.0, 0.5)}.get(kind, (0.0, 0.0))
+    learner = fresh("rda", "logistic", regularizer=kind, l1=0.02, l2=0.5)
+    snapshot = learn(learner, random_stream("logistic", 300, seed=79)).snapshot()
+    w, bias = weights_of(snapshot), snapshot["bias"]
+    penalty = l1 * np.abs(w).sum() + l2 / 2 * (np.sum(w**2) + bias**2)
+    told = snapshot["certificate"]
+    assert np.any(w != 0.0)
+    assert abs(told["objective"] - told["recent_loss"] - penalty) <= 1e-12
+
+
 @every_loss
 def test_l1ball_stays_in_its_ball(loss: str) -> None:
     for radius in (0.05, 0.7):

@@ -9,19 +9,41 @@ from pathlib import Path
 import pytest
 
 from streamlearn.catalogue import PARAMETERS, resolve
-from streamlearn.cli.settings import FIT, from_file
+from streamlearn.cli.settings import DAEMON, FIT, SERVE, from_file
 
 # These have no default; the file shows an example.
 EXAMPLES = {"labels", "max_errors", "max_nonzeros"}
 
 
-@pytest.fixture(scope="module")
-def shown(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The settings file with every setting uncommented."""
-    text = (root / "conf" / "streamlearn.toml").read_text(encoding="utf-8")
-    place = tmp_path_factory.mktemp("conf") / "all.toml"
+def uncommented(path: Path, folder: Path) -> Path:
+    """A settings file with every setting uncommented."""
+    text = path.read_text(encoding="utf-8")
+    place = folder / path.name
     place.write_text(re.sub(r"^# (?=[a-z0-9_]+ = )", "", text, flags=re.MULTILINE))
     return place
+
+
+@pytest.fixture
+def shown(root: Path, tmp_path: Path) -> Path:
+    return uncommented(root / "conf" / "streamlearn.toml", tmp_path)
+
+
+def test_the_daemons_file_names_its_settings_with_their_defaults(
+    root: Path, tmp_path: Path
+) -> None:
+    path = root / "conf" / "serve.toml"
+    assert from_file(str(path), SERVE) == {}
+    held = tomllib.loads(uncommented(path, tmp_path).read_text())
+    assert set(held) == {setting.name for setting in DAEMON}
+    for name, value in held.items():
+        setting = SERVE[name]
+        setting.read(value)
+        if name in ("state", "keys"):
+            assert setting.default is None
+        elif name.startswith("bind"):
+            assert setting.default.startswith(value)
+        else:
+            assert value == setting.default, name
 
 
 def test_file_names_every_setting_once(shown: Path) -> None:
@@ -33,6 +55,8 @@ def test_defaults_in_the_file_are_the_defaults_in_force(shown: Path) -> None:
         if name in EXAMPLES:
             continue
         default = PARAMETERS[name].default if name in PARAMETERS else FIT[name].default
+        if name == "threads":
+            default = FIT[name].read(default)
         assert value == default, name
 
 

@@ -55,6 +55,24 @@ def test_defaults_are_accurate_and_sparse(
     assert model.nonzeros <= nonzeros
 
 
+def test_ten_digits_at_the_defaults_are_accurate_and_sparse(real_data: Path) -> None:
+    training = Training(resolve("adaptivesl", "logistic", {}), multiclass=True)
+    for _ in training.run([open_source(str(real_data / "mnist.train.svm.gz"))], BadLines()):
+        pass
+    model = training.model()
+    wrong = rows = 0
+    test = open_source(str(real_data / "mnist.test.svm.gz"))
+    for block in parse(test, Parser("any"), BadLines(), Block()):
+        told = np.array(model.classes)[np.array(model.block_margins(block)).argmax(axis=0)]
+        labels = np.frombuffer(block.arrays()["labels"])
+        wrong += int((told != labels).sum())
+        rows += len(labels)
+    test.close()
+    assert model.classes == tuple(range(10))
+    assert wrong / rows <= 0.090
+    assert model.nonzeros <= 4_500
+
+
 # TPAMI Table 5, AverageSL on MNIST 2 against 3: l1, test error, exact density.
 TABLE_5 = [(0.02, 0.045, 0.28), (0.03, 0.052, 0.21), (0.04, 0.056, 0.16), (0.05, 0.060, 0.12)]
 

@@ -11,6 +11,7 @@ from .common import (
     examples,
     l1_weights,
     observe,
+    pack,
     pack_iterate,
     project_l1,
     soft_threshold,
@@ -32,13 +33,18 @@ def rda(
     enhanced: float = 0.0,
     damping: str | float = "auto",
     radius: float = 1.0,
+    point: str = "last",
 ) -> Twin:
-    """Regularised dual averaging: w from S = sum g and the number t of examples processed."""
+    """Regularised dual averaging: w from S = sum g and the number t of examples processed.
+
+    Served is w_{T+1}, or the mean of w_1 .. w_T.
+    """
     if regularizer not in REGULARIZERS:
         raise ValueError(f"unknown regularizer {regularizer!r}")
     T, columns = Z.shape
     B = curvature_bound(loss, Z) if damping == "auto" else float(damping)
     S, seen, progressive = np.zeros(columns), np.zeros(columns - 1, dtype=bool), 0.0
+    A = np.zeros(columns)
 
     def primal(t: int) -> Array:
         if regularizer == "l1":  # -(sqrt(t)/gamma) S_lambda(S/t), lambda = l1 + gamma e/sqrt(t)
@@ -64,9 +70,14 @@ def rda(
 
     for t, x, label, weight in examples(Z, y, omega):
         seen |= x[:-1] != 0
-        g, value = observe(loss, primal(t - 1), x, label, weight)
+        w = primal(t - 1)
+        A += w
+        g, value = observe(loss, w, x, label, weight)
         progressive += value
         S += g
+    if point == "mean":
+        mean = A / max(T, 1)
+        return pack(mean, primal(T), mean, np.zeros(columns), T, progressive)
     return pack_iterate(primal(T), T, progressive)
 
 

@@ -37,6 +37,9 @@ FAULTS = (
     "repeated",
     "qid",
     "extreme",
+    "memory",
+    "class",
+    "classes",
 )
 
 BLANKS = re.compile(rb"[ \t\r\v\f]*")
@@ -111,7 +114,26 @@ class BinaryLabels:
         return -1.0
 
 
-Rule = AnyLabels | BinaryLabels
+@dataclass
+class ClassLabels:
+    """The rule for many classes: whole numbers up to 2^53; legal lines have at most `limit`."""
+
+    limit: int
+    known: set[float] = field(default_factory=set)
+
+    def __call__(self, raw: float) -> str:
+        """The fault of a label that is a number, or ""."""
+        if abs(raw) > 2**53 or raw != int(raw):
+            return "class"
+        return "classes" if len(self.known | {raw}) > self.limit else ""
+
+    def learned(self, raw: float) -> float:
+        """The y of a legal line; its label counts from here on."""
+        self.known.add(raw)
+        return raw + 0.0
+
+
+Rule = AnyLabels | BinaryLabels | ClassLabels
 ANY = AnyLabels()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.streams import fresh, ids_of, weights_of
+from contract.streams import column_of, fresh, ids_of, weights_of
 from streamlearn.engine.block import Block
 
 L2 = 0.25
@@ -203,3 +203,87 @@ def test_adaptivesl_sleeps_in_closed_form(penalty: dict[str, float]) -> None:
         # infinite smoothness serves the mean itself
         w = weights_of(asleep.snapshot(smoothness=1e15))
         assert w[0] == pytest.approx(A / W, rel=1e-11)
+
+
+# ---- orda: x and z of a sleeping coordinate, which meet 0 or cross it at times of their own
+
+
+def orda_path(x: float, G: float, first: int, stop: int, **given: float) -> list[float]:
+    """x at the times first .. stop, step by step as the paper has them, in longer numbers."""
+
+    def shrink(v: np.longdouble, k: np.longdouble) -> np.longdouble:
+        return np.sign(v) * max(abs(v) - k, 0)
+
+    x, G = np.longdouble(x), np.longdouble(G)
+    l1, l2, Gamma = (np.longdouble(given[name]) for name in ("l1", "l2", "stiffness"))
+    seen = [float(x)]
+    for k in map(np.longdouble, range(first, stop)):
+        theta, kappa = 2 / (k + 2), 4 / (k * (k + 1))
+        M = l2 / theta**2 + Gamma
+        z = -shrink(kappa * G, l1) / (l2 + kappa * Gamma)
+        y = (1 - theta) * (l2 + theta**2 * Gamma) * x
+        y += (theta * (1 - theta) * l2 + theta**3 * Gamma) * z
+        y /= theta**2 * Gamma + (1 - theta**2) * l2
+        x = shrink((1 - l2 / M) * y, l1 / M)
+        seen.append(float(x))
+    return seen
+
+
+ORDA_CASES = [
+    (l2, stiffness, l1, second)
+    for l2, stiffness in ((0.5, 100.0), (1e-3, 0.3), (0.1, 1e-6), (1e-3, 20.0), (1e-12, 1e4))
+    for l1 in (0.0, 1e-3, 0.05)
+    for second in (None, -0.5, -3.0, -300.0)
+]
+ORDA_CASES.append((0.5, 20.0, 0.00253, -0.2258))  # x rests at 0 for a step before it crosses
+
+
+@pytest.mark.parametrize(("l2", "stiffness", "l1", "second"), ORDA_CASES)
+def test_a_sleeping_pair_of_orda_follows_the_recursion(
+    l2: float, stiffness: float, l1: float, second: float | None
+) -> None:
+    """Touched once or twice; the second time with a label that may turn z against x."""
+    given = {"l1": l1, "l2": l2, "stiffness": stiffness}
+    learner = fresh("orda", "squared", bias=False, **given)
+    learner.learn(touch(1.0, 2.0))
+    if second is not None:
+        learner.learn(sleep(70))
+        learner.learn(touch(1.0, second))
+    first = learner.t
+    x, G = (float(column_of(learner.state(), name)[0]) for name in ("x", "G"))
+    steps = orda_path(x, G, first, first + 5000, **given)
+    size = max(map(abs, steps))
+    for many in (*STEPS, 1000, 5000):
+        learner.learn(sleep(first + many - learner.t))
+        assert served(learner) == pytest.approx(steps[many], rel=1e-12, abs=1e-14 * size)
+
+
+# ---- rda: the mean of the iterates of a sleeping coordinate
+
+RDA_CASES = [
+    *({"regularizer": "l1", "l1": l1, "enhanced": enhanced, "gamma": 3.0}
+      for l1 in (0.0, 1e-4, 0.03, 100.0) for enhanced in (0.0, 0.01)),
+    *({"l1": l1, "l2": l2, "damping": damping}
+      for l1 in (0.0, 1e-4, 0.03, 100.0)
+      for l2, damping in ((0.3, 0.0), (0.1, 7.0), (0.01, 50.0), (1e-300, 2.0), (0.0, 2.0))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", RDA_CASES, ids=str)
+def test_a_sleeping_mean_of_rda_is_the_sum_of_its_iterates(given: dict[str, Any]) -> None:
+    """Touched once by the example `at`: S = -y from then on."""
+    for at in (1, 64, 300):
+        learner = fresh("rda", "squared", point="mean", bias=False, **given)
+        learner.learn(sleep(at - 1))
+        learner.learn(touch(1.0, 9.0))
+        t = np.arange(at, 20_000, dtype=np.longdouble)
+        root = np.sqrt(t)
+        if "l2" in given:
+            w = (9 - given["l1"] * t) / (given["l2"] * t + given["damping"])
+        else:
+            w = (9 - given["l1"] * t) / (given["gamma"] * root) - given["enhanced"]
+        sums = np.cumsum(np.maximum(w, 0))
+        for many in (*STEPS[1:], 1000, 20_000 - at):
+            learner.learn(sleep(at + many - learner.t))
+            mean = float(sums[many - 1] / (at + many))  # w_{T+1} is not in it
+            assert served(learner) == pytest.approx(mean, rel=5e-14, abs=1e-17), f"{at}, {many}"

@@ -76,8 +76,11 @@ def read(text: Buffer, parser: Parser, cuts: Iterable[int] = ()) -> Reading:
     return reading
 
 
+LIMIT = 5  # of classes, small enough to be met
+
+
 def read_lines(text: Buffer, labels: str | tuple[float, float] = "any") -> Reading:
-    return read(text, Parser(labels))
+    return read(text, Parser(labels, limit=LIMIT))
 
 
 def bits(numbers: Iterable[float]) -> bytes:
@@ -158,7 +161,8 @@ def test_legal_text_has_its_exact_values(case: Case) -> None:
 
 def expected(text: bytes, labels: str) -> Reading:
     """What the reference makes of a text that ends in a newline."""
-    rule = reference.BinaryLabels() if labels == "binary" else reference.ANY
+    rules = {"binary": reference.BinaryLabels(), "classes": reference.ClassLabels(LIMIT)}
+    rule = rules.get(labels, reference.ANY)
     reading = Reading()
     for number, line in enumerate(text.split(b"\n")[:-1], start=1):
         found = reference.parse_line(line, rule)
@@ -203,7 +207,7 @@ FRAGMENTS = [
     ),
 ]
 
-labellings = st.sampled_from(["any", "binary"])
+labellings = st.sampled_from(["any", "binary", "classes"])
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map(b"".join), labellings)
@@ -254,7 +258,7 @@ def mutated(random: Random, line: bytes, other: bytes) -> bytes:
     return line.replace(b"\n", b" ")
 
 
-@pytest.mark.parametrize("labels", ["any", "binary"])
+@pytest.mark.parametrize("labels", ["any", "binary", "classes"])
 def test_25000_mutated_lines_are_judged_as_the_reference_does(labels: str) -> None:
     random = Random(f"{SEED} {labels}")
     sound = [line for case in CASES for line in case.text.split(b"\n") if len(line) > 1]
@@ -490,6 +494,56 @@ def test_any_takes_every_number_as_it_is() -> None:
     ys = [0.0, -1.0, 1.0, 2.5, -1e49, -0.0, 5e-324]
     rows = read("".join(f"{y!r}\n" for y in ys).encode(), parser).rows
     assert bits(row.y for row in rows) == bits(ys)
+
+
+def test_classes_are_whole_numbers_and_known_by_legal_lines_only() -> None:
+    parser = Parser("classes")
+    assert parser.labels is None
+    assert parser.classes == ()
+    text = b"7\n-3 1:x\n1e3\n0.5\n-0\n9007199254740992\n-9007199254740994\n7.0\nx\n"
+    reading = read(text, parser)
+    assert bits(row.y for row in reading.rows) == bits([7, 1000, 0.0, 2**53, 7])
+    assert [fault[0] for fault in reading.faults] == ["value", "class", "class", "label"]
+    assert parser.classes == (0, 7, 1000, 2**53)
+    assert reading.faults[1][3] == (
+        "label '0.5' names no class: with --multiclass labels are whole numbers up to 2^53 in "
+        "size; use --loss squared for regression"
+    )
+
+
+def test_one_class_more_than_the_limit_is_a_located_fault() -> None:
+    parser = Parser("classes", known=(4, 2), limit=3)
+    reading = read(b"2 1:1\n  9\n5 1:1\n4\n", parser)
+    assert [row.y for row in reading.rows] == [2, 9, 4]
+    assert reading.faults == [
+        ("classes", 3, 1, "label '5' is one class more than the 3 there may be; so many look like "
+         "regression (--loss squared); if they are classes, raise --max-classes")
+    ]
+    assert parser.classes == (2, 4, 9)
+
+
+def test_fixed_classes_are_all_there_are() -> None:
+    parser = Parser("classes", known=(4, 2), fixed=True)
+    reading = read(b"2\n3\n4\n", parser)
+    assert [row.y for row in reading.rows] == [2, 4]
+    assert reading.faults == [
+        ("label unknown", 2, 1, "label '3' is none of the 2 classes given by --labels")
+    ]
+
+
+def test_a_thousand_classes_in_any_order_are_known_rising() -> None:
+    labels = [*range(-500, 500)]
+    Random(SEED).shuffle(labels)
+    parser = Parser("classes", limit=1000)
+    text = "".join(f"{label}\n" for label in labels * 2).encode()
+    assert [row.y for row in read(text, parser).rows] == labels * 2
+    assert parser.classes == tuple(range(-500, 500))
+
+
+@pytest.mark.parametrize(("known", "limit"), [((0.5,), None), ((2.0**54,), None), ((1, 2), 1)])
+def test_known_classes_that_cannot_be_are_refused(known: tuple[float], limit: int | None) -> None:
+    with pytest.raises(UsageError, match="class"):
+        Parser("classes", known=known, limit=limit)
 
 
 @pytest.mark.parametrize("labels", [(1, 1), (0.0, -0.0), "ternary", ""])

@@ -1,0 +1,55 @@
+"""Inbox: what the poll thread hands to the learning thread, bounded in bytes."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Condition
+from typing import Any
+
+
+class Inbox:
+    """A queue with a byte budget. What was taken counts until it is `done` with."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.held = 0
+        self.jobs: deque[Any] = deque()
+        self.filled = Condition()
+
+    def has_room(self, size: int) -> bool:
+        """Anything fits into an empty inbox, so that no batch is refused for ever."""
+        return self.held == 0 or self.held + size <= self.budget
+
+    def put(self, job: Any) -> None:
+        with self.filled:
+            self.jobs.append(job)
+            self.held += job.size
+            self.filled.notify()
+
+    def take(self, timeout: float | None) -> Any:
+        """The next job, or None when there is none in time."""
+        with self.filled:
+            if not self.jobs:
+                self.filled.wait(timeout)
+            return self.jobs.popleft() if self.jobs else None
+
+    def nudge(self) -> None:
+        """Let whoever waits look at the clock again."""
+        with self.filled:
+            self.filled.notify()
+
+    def take_if(self, kind: type) -> Any:
+        """The next job if it is there and of this kind, else None."""
+        with self.filled:
+            return self.jobs.popleft() if self.jobs and isinstance(self.jobs[0], kind) else None
+
+    def next_size(self) -> int | None:
+        """Bytes of the next job, None when there is none. For the taking thread."""
+        return self.jobs[0].size if self.jobs else None
+
+    def done(self, size: int) -> None:
+        with self.filled:
+            self.held -= size
+
+    def __len__(self) -> int:
+        return len(self.jobs)

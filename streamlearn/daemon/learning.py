@@ -1,0 +1,379 @@
+"""The learning thread: owns the ledger. Reads batches, keeps and learns them, answers, publishes.
+
+Jobs are done strictly in the order they came, so that what a client was told about is in all that
+it asks for next. The engine runs without the GIL; the poll thread answers meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from streamlearn.catalogue import LOSSES
+from streamlearn.daemon.batches import rows_of
+from streamlearn.daemon.inbox import Inbox
+from streamlearn.daemon.ledger import Entry, Ledger
+from streamlearn.engine.block import Block
+from streamlearn.errors import StreamlearnError
+from streamlearn.multiclass import AnyModel
+from streamlearn.wire import Refusal
+
+log = logging.getLogger("streamlearn")
+
+GROUP_BYTES, GROUP_BATCHES = 8 << 20, 64  # kept together in the journal, then learned
+QUIET_SECONDS = 0.05
+RETRY_SECONDS = 10.0  # until a full journal asks again for a checkpoint that failed
+
+Answer = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Learn:
+    """A batch to learn."""
+
+    request: dict[str, Any]
+    size: int
+    answer: Answer
+
+
+@dataclass
+class Ask:
+    """Anything else that needs the learner: called in its thread, its result is the answer."""
+
+    what: Callable[[], dict[str, Any]]
+    size: int
+    answer: Answer
+
+
+@dataclass
+class Every:
+    """How often: after so many examples, or so many seconds."""
+
+    examples: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return str(self.examples) if self.examples else f"{self.seconds:g}s"
+
+
+@dataclass(frozen=True)
+class Published:
+    """The model that predictions come from; replaced as a whole, never changed."""
+
+    model: AnyModel
+    at: float = field(default_factory=time.time)
+
+
+class Keeper(Protocol):
+    """Where state survives: see state.StateFolder."""
+
+    def record(self, entries: list[Entry]) -> None: ...
+    def checkpoint(self, ledger: Ledger) -> str: ...
+    def tend(self) -> float | None: ...
+    def reach(self, place: str) -> None: ...
+    @property
+    def trouble(self) -> str | None: ...
+    @property
+    def full(self) -> bool: ...
+
+
+@dataclass
+class Reading:
+    """A job whose batch was read: its entry, or why it teaches nothing."""
+
+    job: Learn
+    entry: Entry | None = None
+    refused: Refusal | None = None
+
+
+class Learning:
+    """What the learning thread does; `run` is its life."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        inbox: Inbox,
+        announce: Callable[[Published], None],
+        publish_every: Every,
+        keeper: Keeper | None = None,
+        checkpoint_every: float = 0.0,
+        max_nonzeros: int | None = None,
+    ) -> None:
+        self.ledger, self.inbox, self.announce, self.keeper = ledger, inbox, announce, keeper
+        self.publish_every, self.checkpoint_every = publish_every, checkpoint_every
+        self.max_nonzeros = max_nonzeros
+        self.training = ledger.training
+        self.stopping = False
+        self.lost: Refusal | None = None  # why the last group was not kept, if so
+        self.published = Published(self.training.model(max_nonzeros=max_nonzeros))
+        self.checkpointed_t: int | None = None
+        self.saved_batches = ledger.counts.batches
+        self.hurried = False  # whether what is queued shall be sent back, not learned
+        self.published_at = self.checkpointed_at = self.retry_at = time.monotonic()
+        self.snapshot_seconds = 0.0
+        self.figures: dict[str, Any] = {}
+        self.note_figures()
+
+    # ---- the thread ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        patience: float | None = 0.0
+        while not self.stopping:
+            job = self.inbox.take(patience)
+            if isinstance(job, Learn):
+                self.learn(job)
+            elif job is not None:
+                self.ask(job)
+            patience = self.keep_up(quiet=job is None)
+
+    def stop(self) -> dict[str, Any]:
+        """The last job: a checkpoint, if there is where to, then the end of the thread."""
+        self.stopping = True
+        if self.unsaved and not self.trouble:
+            return self.checkpoint()
+        return {"t": self.ledger.t}
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether the checkpoint lacks anything; also a refused batch counts and was answered."""
+        return self.keeper is not None and self.ledger.counts.batches != self.saved_batches
+
+    def keep_up(self, quiet: bool = False) -> float | None:
+        """Publish and save what is due; the seconds until something is due though nothing comes."""
+        if self.stopping or self.trouble:
+            return None
+        due = [self.keeper.tend()] if self.keeper else []
+        if self.trouble:  # what was to be synced could not be
+            log.critical("learning has stopped: %s. Predictions go on", self.trouble.message)
+            self.note_figures()
+            return None
+        now, fresh = time.monotonic(), self.ledger.t - self.published.model.t
+        if fresh:
+            when = self.next_publication(now, fresh, quiet)
+            if now >= when:
+                self.publish()
+            else:
+                due.append(when - now)
+        if (saving := self.next_checkpoint()) is not None:
+            if now >= saving:
+                self.save()
+            else:
+                due.append(saving - now)
+        return min((seconds for seconds in due if seconds is not None), default=None)
+
+    def next_checkpoint(self) -> float | None:
+        """When the next one is due, if any is."""
+        if self.keeper and self.keeper.full:
+            return self.retry_at
+        if self.keeper and self.checkpoint_every and self.unsaved:
+            return self.checkpointed_at + self.checkpoint_every
+        return None
+
+    def next_publication(self, now: float, fresh: int, quiet: bool) -> float:
+        """When the model should be replaced, `fresh` examples being in none yet."""
+        every = self.publish_every
+        if every.examples and fresh >= every.examples:
+            return now
+        # A snapshot costs O(features): spend at most a tenth of the time on them.
+        when = self.published_at + max(every.seconds, 10.0 * self.snapshot_seconds)
+        # Whatever the count: when all is quiet, the newest is served.
+        return when if every.seconds or quiet else max(when, now + QUIET_SECONDS)
+
+    # ---- jobs ------------------------------------------------------------------------------------
+
+    def learn(self, job: Learn | None) -> None:
+        """Read, keep, learn, answer: one batch or, with a journal, all that wait."""
+        settled = self.training.parser.settled
+        group: list[Reading] = []
+        ahead: dict[str, int] = {}  # the last batch of each client that was read but not learned
+        size = 0
+        while job is not None:
+            group.append(reading := self.read(job, ahead))
+            if reading.entry and reading.entry.client is not None:
+                ahead[reading.entry.client] = reading.entry.seq
+            size += job.size
+            more = self.keeper and size < GROUP_BYTES and len(group) < GROUP_BATCHES
+            job = self.inbox.take_if(Learn) if more else None
+        lost = self.keep([reading.entry for reading in group if reading.entry])
+        if lost:
+            self.training.forget_labels(settled)
+        for reading in group:
+            reply = self.finish(reading, lost)
+            if self.keeper:
+                self.keeper.reach("after-apply")
+            self.inbox.done(reading.job.size)
+            self.note_figures()
+            reading.job.answer(reply)
+
+    def read(self, job: Learn, ahead: dict[str, int]) -> Reading:
+        """The rows of a batch, or why they are refused; nothing is learned yet."""
+        request, parser = job.request, self.training.parser
+        client, seq = request.get("client"), request.get("seq", 0)
+        settled = parser.settled
+        try:
+            if self.trouble:
+                raise self.trouble
+            if self.hurried:
+                raise Refusal("STOPPING", "the daemon is shutting down; nothing was learned")
+            if client is not None and not self.ledger.sessions.is_next(
+                client, seq, ahead.get(client)
+            ):
+                return Reading(job)
+            # With a journal a whole group of blocks is held at once.
+            rows = rows_of(request, parser, Block() if self.keeper else self.training.block)
+        except Refusal as error:
+            return Reading(job, None, error)
+        except MemoryError as error:
+            return Reading(job, None, Refusal("TOO_LARGE", f"no memory for this batch: {error}"))
+        entry = Entry(rows, client, seq)
+        refused = None
+        if rows.bad and request.get("on_error") != "skip":
+            self.training.forget_labels(settled)
+            message = rows.errors[0]["message"]
+            if rows.bad > 1:
+                message += f" (and {rows.bad - 1} more bad rows)"
+            refused = Refusal("BAD_LINE", f"{message}; nothing was learned", errors=rows.errors)
+            entry.rejected, entry.refusal = rows.total, refused.message
+        entry.negative = self.training.negative
+        return Reading(job, entry, refused)
+
+    def keep(self, entries: list[Entry]) -> Refusal | None:
+        """To the journal, before anything of it is learned; None when all is well."""
+        if self.keeper is None or not entries:
+            return None
+        self.lost = None
+        try:
+            self.keeper.record(entries)
+        except OSError as error:
+            what = f"the journal cannot be written: {error.strerror}"
+            log.error("%s", what)
+            self.lost = Refusal("STORAGE", f"{what}; nothing was learned")
+        return self.lost
+
+    def finish(self, reading: Reading, lost: Refusal | None) -> dict[str, Any]:
+        """Learn what was read, if it was kept; the reply says what became of each of its rows."""
+        request, entry, refused = reading.job.request, reading.entry, reading.refused
+        try:
+            if entry is None:
+                if refused:
+                    raise refused
+                before = self.ledger.sessions.answer(request["client"], request["seq"])
+                if before is None:  # its first copy is in this group and came to nothing
+                    raise lost or self.trouble or Refusal("BAD_REQUEST", "not known any more")
+                self.ledger.repeated(before)
+                if before.refusal:
+                    raise Refusal("BAD_LINE", before.refusal, **before.reply(duplicate=True))
+                return before.reply(duplicate=True)
+            if lost:
+                raise lost
+            ack = self.ledger.enter(entry, request.get("name", "batch"))
+            if refused:
+                raise Refusal(refused.code, refused.message, **ack.reply(), **refused.details)
+        except Refusal as error:
+            return refusal(error)
+        return ack.reply(errors=entry.rows.errors) if entry.rows.errors else ack.reply()
+
+    def ask(self, job: Ask) -> None:
+        try:
+            reply = job.what()
+        except Refusal as error:
+            reply = refusal(error)
+        except StreamlearnError as error:
+            code = "STORAGE" if error.exit_code in (73, 74) else "BAD_REQUEST"
+            reply = refusal(Refusal(code, str(error)))
+        except Exception as error:  # it only looked: what is learned is sound
+            log.exception("a request failed")
+            reply = refusal(Refusal("INTERNAL", f"{type(error).__name__}; the log has more"))
+        self.inbox.done(job.size)
+        self.note_figures()
+        job.answer(reply)
+
+    @property
+    def trouble(self) -> Refusal | None:
+        """Why nothing can be learned any more, if so."""
+        if self.ledger.stopped:
+            return Refusal("DIVERGED", self.ledger.stopped)
+        if self.keeper and self.keeper.trouble:
+            return Refusal("STORAGE", f"{self.keeper.trouble}; restart the daemon")
+        return None
+
+    # ---- models ----------------------------------------------------------------------------------
+
+    def publish(self) -> Published:
+        """Make the model of now the one that is served."""
+        start = time.monotonic()
+        self.published = Published(self.training.model(max_nonzeros=self.max_nonzeros))
+        self.published_at = time.monotonic()
+        self.snapshot_seconds = self.published_at - start
+        self.note_figures()
+        self.announce(self.published)
+        return self.published
+
+    def live(self) -> AnyModel:
+        """The model of this very moment; after a divergence the last good one."""
+        if self.ledger.t == self.published.model.t or self.ledger.stopped:
+            return self.published.model
+        return self.publish().model
+
+    def snapshot(self, **options: Any) -> AnyModel:
+        """The model of now, as sparse as the options say."""
+        if not options:
+            return self.live()
+        if self.ledger.stopped:
+            raise Refusal("DIVERGED", self.ledger.stopped)
+        return self.training.model(**{"max_nonzeros": self.max_nonzeros, **options})
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Write all that going on depends on."""
+        if self.keeper is None:
+            raise Refusal("STORAGE", "the daemon runs without a state folder; start with --state")
+        if self.trouble:
+            raise self.trouble
+        start, t = time.monotonic(), self.ledger.t
+        path = self.keeper.checkpoint(self.ledger)
+        self.checkpointed_t, self.checkpointed_at = t, time.monotonic()
+        self.saved_batches = self.ledger.counts.batches
+        log.info("checkpoint of %d examples: %s (%.2f s)", t, path, self.checkpointed_at - start)
+        return {"t": t, "path": path}
+
+    def save(self) -> None:
+        """A checkpoint that nobody asked for; if it fails the journal is still there."""
+        try:
+            self.checkpoint()
+        except StreamlearnError as error:
+            self.checkpointed_at = time.monotonic()
+            self.retry_at = self.checkpointed_at + RETRY_SECONDS
+            log.error("checkpoint failed: %s", error)
+        self.note_figures()
+
+    def note_figures(self) -> None:
+        """What the poll thread may tell of us; a new map each time, so it reads a whole one."""
+        sums, model = self.training.learner.progress, self.published.model
+        trouble = self.trouble or self.lost
+        weight = sums["weight"]
+        classifies = LOSSES[self.training.settings["loss"]].classifies
+        self.figures = {
+            **vars(self.ledger.counts),
+            "t": sums["examples"],
+            "loss": sums["loss"] / weight if weight else None,
+            "error": sums["errors"] / weight if weight and classifies else None,
+            "nonzeros": model.nonzeros,
+            "density": model.density,
+            "features": model.seen,
+            "published_t": model.t,
+            "published_at": self.published.at,
+            "snapshot_seconds": self.snapshot_seconds,
+            "checkpoint_t": self.checkpointed_t,
+            "learner_bytes": self.training.learner.memory,
+            "clients": len(self.ledger.sessions.clients),
+            "healthy": trouble is None,
+            "trouble": trouble and trouble.message,
+        }
+
+
+def refusal(error: Refusal) -> dict[str, Any]:
+    """An error as a reply."""
+    return {"code": error.code, "message": error.message, **error.details}

@@ -1,0 +1,468 @@
+"""The poll thread: owns the sockets, hands work to the learning thread, answers the rest itself.
+
+    requests  ROUTER  one msgpack map each way; pipelining, many clients
+    feed      PULL    libsvm lines, not acknowledged; not read while the inbox is full
+    publish   XPUB    handed to the publishing thread
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import socket as sockets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import zmq
+
+from streamlearn import wire
+from streamlearn.daemon.commands import check_role, perform
+from streamlearn.daemon.guard import Guard
+from streamlearn.daemon.inbox import Inbox
+from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, refusal
+from streamlearn.daemon.ledger import Ledger
+from streamlearn.daemon.notify import Manager
+from streamlearn.daemon.publisher import Publisher
+from streamlearn.daemon.state import StateFolder
+from streamlearn.engine.block import Block
+from streamlearn.engine.libsvm import Parser
+from streamlearn.errors import IoFailure, StreamlearnError, Unavailable
+from streamlearn.keys import Allowed, KeyFolder
+from streamlearn.wire import Refusal
+
+log = logging.getLogger("streamlearn")
+
+WAKE = "inproc://wake"
+TURN = 64  # requests handled before looking at the other sockets again
+FEED_MESSAGES, FEED_BYTES = 4096, 1 << 18  # of the feed, learned as one batch
+SMALL, TOGETHER = 1 << 18, 8  # bytes of a batch behind which answers wait; how many do
+JOB_BYTES = 1024  # what a request that waits takes besides its message
+DRAIN_SECONDS = 8.0  # after that, a stop sends back what is still queued
+
+
+@dataclass
+class Options:
+    """How a daemon runs; what it learns is in its Training."""
+
+    requests: list[str]
+    feed: list[str]
+    publish: list[str]
+    publish_every: Every = field(default_factory=lambda: Every(seconds=1.0))
+    checkpoint_every: float = 60.0
+    queue_bytes: int = 64 << 20
+    max_message: int = wire.MAX_MESSAGE
+    manager: Manager = field(default_factory=Manager)
+    keys: KeyFolder | None = None
+
+
+class Server:
+    """A daemon. `run` returns when it was stopped and everything is in order."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        options: Options,
+        folder: StateFolder | None = None,
+        settings: dict[str, Any] | None = None,
+        reload: Callable[[Server], None] | None = None,
+        max_nonzeros: int | None = None,
+    ) -> None:
+        self.options, self.folder, self.settings = options, folder, settings or {}
+        self.reload = reload
+        self.max_message = options.max_message
+        self.reader, self.block = Parser("any"), Block()
+        self.inbox = Inbox(options.queue_bytes)
+        self.replies: deque[tuple[list[bytes], bytes]] = deque()
+        self.awake = False
+        self.began = time.time()
+        self.busy = self.bad_frames = self.lost_replies = self.requests_seen = 0
+        self.predictions = self.feed_messages = self.feed_skipped = 0
+        self.rates: deque[tuple[float, int]] = deque(maxlen=12)
+        self.stopping: float | None = None  # when to stop draining
+        self.stop_answers: list[Answer] = []
+        self.finished = False
+        self.abandoned = False  # threads may be anywhere: leave them and their sockets alone
+        self.failure: BaseException | None = None
+
+        self.guard = Guard(options.keys) if options.keys else None
+        self.sockets: list[zmq.Socket] = []  # of the poll thread
+        self.context = zmq.Context()
+        self.context.set(zmq.MAX_SOCKETS, 65536)
+        if self.guard:
+            self.guard.start(self.context)
+        self.endpoints: dict[str, list[str]] = {}
+        self.router = self.bound(zmq.ROUTER, "requests", options.requests)
+        self.feed = self.bound(zmq.PULL, "feed", options.feed)
+        publishing = self.bound(zmq.XPUB, "publish", options.publish)
+        self.sockets.remove(publishing)
+        self.wake_in, self.wake_out = self.context.socket(zmq.PAIR), self.context.socket(zmq.PAIR)
+        self.wake_in.bind(WAKE)
+        self.wake_out.connect(WAKE)
+        self.sockets += [self.wake_in, self.wake_out]
+        self.learning = Learning(
+            ledger,
+            self.inbox,
+            lambda published: self.publisher.announce(published),
+            options.publish_every,
+            folder,
+            options.checkpoint_every,
+            max_nonzeros,
+        )
+        self.publisher = Publisher(self.context, publishing, self.learning.published.model)
+
+    # ---- sockets ---------------------------------------------------------------------------------
+
+    def bound(self, kind: int, name: str, endpoints: list[str]) -> zmq.Socket:
+        self.endpoints[name] = []
+        socket = self.context.socket(kind)
+        self.sockets.append(socket)
+        if self.guard:
+            self.guard.lock(socket, name)
+        # A peer that sends more is cut off; what is a little too large gets an answer.
+        socket.maxmsgsize = self.max_message + (1 << 20)
+        socket.linger = 0
+        socket.handshake_ivl = 5000
+        # With a domain, libzmq refuses peers of ZMTP 1 and 2, for which any text at the port is
+        # messages: lines that reached the feed from a plain connection were learned in pieces.
+        if not self.guard:
+            socket.zap_domain = b"streamlearn"
+        socket.heartbeat_ivl, socket.heartbeat_timeout = 5000, 15000
+        socket.ipv6 = any("[" in endpoint for endpoint in endpoints)
+        if kind == zmq.ROUTER:
+            socket.router_mandatory = 1  # a reply that cannot be delivered is an error, and counted
+            socket.router_handover = 0
+        elif kind == zmq.PULL:
+            socket.rcvhwm = 10_000
+        elif kind == zmq.XPUB:
+            socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # each subscriber gets a whole model first
+            socket.sndhwm = 100
+        for endpoint in endpoints:
+            try:
+                if answers(endpoint):  # libzmq would take an ipc path away from its owner
+                    raise zmq.ZMQError(errno.EADDRINUSE)
+                socket.bind(endpoint)
+                # A port given as * is known by now.
+                self.endpoints[name].append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+            except zmq.ZMQError as error:
+                self.close()
+                raise Unavailable(
+                    f"cannot listen on {endpoint}: {error.strerror}; is another daemon running? "
+                    "Choose other endpoints with --bind, --bind-feed and --bind-publish"
+                ) from error
+        return socket
+
+    def close(self) -> None:
+        """Ours; the other threads close their own when the context ends."""
+        for socket in self.sockets:
+            socket.close()
+        self.context.term()
+
+    # ---- the loop --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until stopped. Raises whatever kept it from ending in order."""
+        threads = [
+            threading.Thread(target=self.guarded, args=(work,), name=name, daemon=True)
+            for name, work in (("learning", self.learn_all), ("publishing", self.publisher.run))
+        ]
+        for thread in threads:
+            thread.start()
+        with Signals(self) as signals:
+            for name, places in self.endpoints.items():  # from now on it can be told things
+                log.info("%s on %s", name, " and ".join(places))
+            self.options.manager.tell("READY=1")
+            self.poll(signals)
+        if not self.abandoned:
+            for thread in threads:
+                thread.join()
+            self.flush()
+            self.router.setsockopt(zmq.LINGER, 1000)  # the last replies
+            self.close()
+        if self.failure:
+            raise self.failure
+
+    def guarded(self, work: Callable[[], None]) -> None:
+        """A thread that dies takes the daemon with it: no half-living process."""
+        try:
+            work()
+        except BaseException:
+            log.critical("a fault of the daemon: it ends", exc_info=True)
+            self.failure = SystemExit(StreamlearnError.exit_code)
+            self.finished = self.abandoned = True  # the poll thread looks once a second
+
+    def learn_all(self) -> None:
+        self.learning.run()
+        self.publisher.close()
+        self.finished = True
+        self.wake()
+
+    def poll(self, signals: Signals) -> None:
+        poller = zmq.Poller()
+        poller.register(self.wake_in, zmq.POLLIN)
+        poller.register(signals.reader, zmq.POLLIN)
+        poller.register(self.router, zmq.POLLIN)
+        watched = False  # whether the feed is in the poller
+        while not self.finished:
+            readable = self.inbox.has_room(FEED_BYTES) and not self.stopping
+            if readable != watched:
+                (poller.register if readable else poller.unregister)(self.feed)
+                watched = readable
+            ready = dict(poller.poll(int(1000 * min(1.0, self.options.manager.seconds or 1.0))))
+            if self.wake_in in ready:
+                self.wake_in.recv()
+                self.awake = False
+            self.flush()
+            if self.router in ready:
+                self.take_requests()
+            if watched and self.feed in ready:
+                self.take_feed()
+            if signals.reader.fileno() in ready:
+                signals.handle()
+            self.tick()
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if not self.rates or now - self.rates[-1][0] >= 1.0:
+            self.rates.append((now, self.learning.figures["t"]))
+        self.options.manager.alive(now)
+        if self.stopping and now > self.stopping and not self.learning.hurried:
+            log.warning("not all is learned after %g s; the rest is sent back", DRAIN_SECONDS)
+            self.learning.hurried = True
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def take_requests(self) -> None:
+        receive = self.router.recv_multipart
+        for _ in range(TURN):
+            who = None
+            try:
+                if self.guard is None:
+                    frames = receive(zmq.NOBLOCK)
+                else:
+                    guarded = receive(zmq.NOBLOCK, copy=False)
+                    who = self.guard.who(guarded[-1])
+                    frames = [frame.bytes for frame in guarded]
+            except zmq.Again:
+                return
+            self.requests_seen += 1
+            self.handle(frames, who)
+
+    def handle(self, frames: list[bytes], who: Allowed | None) -> None:
+        """[peer, (empty,) request]: do it, or queue it, or say why not."""
+        route = frames[:2] if len(frames) > 2 and not frames[1] else frames[:1]
+        body, number = frames[-1], None
+        try:
+            if len(frames) != len(route) + 1:
+                raise Refusal("BAD_REQUEST", "a request is one frame, behind an empty one or not")
+            if len(body) > self.max_message:
+                raise Refusal(
+                    "TOO_LARGE",
+                    f"{len(body):,d} bytes; the limit is {self.max_message:,d}: send smaller "
+                    "batches, or raise --max-message",
+                )
+            request = wire.unpack(body)
+            number = request.get("id")
+            if number is not None and type(number) not in (int, str):
+                number = None
+                raise Refusal("BAD_REQUEST", "'id' is a whole number or a string")
+            if self.guard:
+                check_role(request.get("do"), who)
+            answer = partial(self.answer, route, number)
+            reply = perform(self, request, answer, len(body) + JOB_BYTES)
+        except Refusal as error:
+            self.bad_frames += error.code in ("BAD_REQUEST", "BAD_VERSION", "TOO_LARGE")
+            reply = refusal(error)
+        except Exception as error:  # one request must not end the service of all others
+            log.exception("a request failed")
+            reply = refusal(Refusal("INTERNAL", f"{type(error).__name__}; the log has more"))
+        if reply is not None:
+            self.send(route, packed(number, reply))
+
+    def hand(self, job: Learn | Ask) -> None:
+        """To the learning thread, if there is room."""
+        if self.stopping:
+            raise Refusal("STOPPING", "the daemon is shutting down; nothing was learned")
+        if not self.inbox.has_room(job.size):
+            self.busy += 1
+            raise Refusal("BUSY", f"{self.inbox.held:,d} bytes are waiting; send again later")
+        self.inbox.put(job)
+
+    def answer(self, route: list[bytes], number: Any, reply: dict[str, Any]) -> None:
+        """From the learning thread: the poll thread will send it.
+
+        While small batches follow one another a few answers go together; each wake-up costs both
+        threads more than an answer does.
+        """
+        self.replies.append((route, packed(number, reply)))
+        following = self.inbox.next_size()
+        if not (following and following <= SMALL and len(self.replies) < TOGETHER):
+            self.wake()
+
+    def wake(self) -> None:
+        """From the learning thread, which alone uses this end of the pair."""
+        if not self.awake:
+            self.awake = True
+            self.wake_out.send(b"")
+
+    def flush(self) -> None:
+        while self.replies:
+            self.send(*self.replies.popleft())
+
+    def send(self, route: list[bytes], message: bytes) -> None:
+        try:
+            self.router.send_multipart([*route, message], zmq.NOBLOCK)
+        except zmq.ZMQError:  # gone, or it does not read its replies
+            self.lost_replies += 1
+
+    # ---- the feed --------------------------------------------------------------------------------
+
+    def take_feed(self) -> None:
+        """Many messages become one batch: Python is paid for a batch, the lines by the engine."""
+        receive, nowait = self.feed.recv if self.guard is None else self.take_guarded, zmq.NOBLOCK
+        lines: list[bytes] = []
+        size = 0
+        try:
+            while size < FEED_BYTES and len(lines) < FEED_MESSAGES:
+                line = receive(nowait)
+                lines.append(line)
+                size += len(line)
+        except zmq.Again:
+            pass
+        self.feed_messages += len(lines)
+        text = b"\n".join(lines)
+        if b"\n\n" in text:  # messages that end their lines themselves
+            text = b"".join([x if x.endswith(b"\n") else x + b"\n" for x in lines])
+        request = {"text": text, "on_error": "skip", "name": "feed"}
+        self.inbox.put(Learn(request, len(text), self.note_feed))
+
+    def take_guarded(self, flags: int) -> bytes:
+        """A message of the feed; empty if its sender is no longer on the list."""
+        assert self.guard
+        frame = self.feed.recv(flags, copy=False)
+        who = self.guard.who(frame)
+        return frame.bytes if who and who.may("learn") else b""
+
+    def note_feed(self, reply: dict[str, Any]) -> None:
+        """Nobody waits for it: what was bad is logged at 1, 10, 100, ..."""
+        for error in reply.get("errors", ()):
+            self.feed_skipped += 1
+            if str(self.feed_skipped).strip("0") == "1":
+                log.warning("%s; skipped (%d so far)", error["message"], self.feed_skipped)
+        self.wake()  # there may be room again
+
+    # ---- stopping --------------------------------------------------------------------------------
+
+    def stop(self, why: str, answer: Answer | None = None) -> None:
+        """Take nothing new, learn what is queued, checkpoint, end."""
+        if answer:
+            self.stop_answers.append(answer)
+        if self.stopping:
+            return
+        log.info("stopping: %s", why)
+        self.options.manager.tell("STOPPING=1")
+        while self.feed.poll(0) and self.inbox.has_room(FEED_BYTES):
+            self.take_feed()  # what had arrived
+        self.stopping = time.monotonic() + DRAIN_SECONDS
+        self.inbox.put(Ask(self.learning.stop, 0, self.stopped))
+
+    def stopped(self, reply: dict[str, Any]) -> None:
+        """From the learning thread: its last answer, to all who wait for it."""
+        for answer in self.stop_answers:
+            answer(reply)
+        if "code" in reply:
+            self.failure = IoFailure(f"what was learned last is not saved: {reply['message']}")
+
+    # ---- looking ---------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        figures = self.learning.figures
+        now, t = time.monotonic(), figures["t"]
+        then, before = self.rates[0] if self.rates else (now, t)
+        return {
+            **figures,
+            "lag": t - figures["published_t"],
+            "rate": (t - before) / (now - then) if now > then else 0.0,
+            "queued": len(self.inbox),
+            "queued_bytes": self.inbox.held,
+            "requests": self.requests_seen,
+            "predictions": self.predictions,
+            "feed_messages": self.feed_messages,
+            "bad_frames": self.bad_frames,
+            "busy": self.busy,
+            "lost_replies": self.lost_replies,
+            "refused_keys": self.guard.refused if self.guard else 0,
+            "subscribers": sum(self.publisher.subscribers.values()),
+            "published_messages": self.publisher.messages,
+            "memory": resident_bytes(),
+            "uptime": time.time() - self.began,
+            "pid": os.getpid(),
+            "algo": self.learning.training.settings["algo"],
+            "state": str(self.folder.path) if self.folder else None,
+        }
+
+
+def packed(number: Any, reply: dict[str, Any]) -> bytes:
+    return wire.pack({"v": wire.NEWEST, "id": number, "ok": "code" not in reply, **reply})
+
+
+def answers(endpoint: str) -> bool:
+    """Whether somebody listens at this ipc endpoint."""
+    path = endpoint.removeprefix("ipc://")
+    if path == endpoint:
+        return False
+    with sockets.socket(sockets.AF_UNIX) as probe:
+        return probe.connect_ex(path) == 0
+
+
+def resident_bytes() -> int:
+    """Memory in use, where the system tells it."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+class Signals:
+    """SIGTERM and SIGINT drain; a second one ends at once; SIGHUP reads the settings again."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.reader, self.writer = sockets.socketpair()
+        self.reader.setblocking(False)
+        self.writer.setblocking(False)
+
+    def __enter__(self) -> Signals:
+        self.wakeup = signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
+        self.before = {
+            number: signal.signal(number, lambda *_: None)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self.wakeup)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+        self.reader.close()
+        self.writer.close()
+
+    def handle(self) -> None:
+        for number in self.reader.recv(64):
+            name = signal.Signals(number).name
+            if number == signal.SIGHUP:
+                log.info("%s: reading the settings again", name)
+                if self.server.reload:
+                    self.server.reload(self.server)
+            elif self.server.stopping:
+                log.warning("%s again: ending at once", name)
+                os._exit(128 + number)  # acked batches are in the journal
+            else:
+                self.server.stop(name)

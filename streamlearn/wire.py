@@ -1,0 +1,67 @@
+"""What goes over the sockets: msgpack maps, their limits and their codes. Knows no socket.
+
+daemon/PROTOCOL.md describes every message; tests/golden holds the frames of this version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from streamlearn.errors import StreamlearnError
+
+OLDEST, NEWEST = 1, 1  # versions of the protocol that are spoken
+MAX_MESSAGE = 16 << 20  # bytes of a request, unless --max-message says otherwise
+REMEMBERED = 64  # acks kept for each client: its largest window of unanswered batches
+
+# What `predict` can be asked for, and the key of its answer.
+OUTPUT_KEYS = {"margin": "margins", "probability": "probabilities", "label": "labels"}
+SNAPSHOT_TOPIC, DELTA_TOPIC = b"snapshot", b"delta"
+
+CODES = {
+    "BAD_REQUEST": "not a request: no map, an unknown command or key, a value of the wrong type",
+    "BAD_VERSION": "a version of the protocol that is not spoken here",
+    "BAD_LINE": "at least one row cannot be learned from; nothing of the batch was learned",
+    "TOO_LARGE": "a message beyond the limit; send smaller batches",
+    "BUSY": "the queue is full; send again later",
+    "SEQ_GAP": "a batch before this one has not arrived; send again from `expected`",
+    "STORAGE": "the state folder cannot be written; nothing was learned, predictions go on",
+    "DIVERGED": "learning left the finite numbers and has stopped; predictions go on",
+    "STOPPING": "the daemon is shutting down; nothing was learned",
+    "AUTH": "this key may not do that",
+    "INTERNAL": "a fault of the daemon; its log has more",
+}
+
+
+# Exit codes of a command that was refused so; 65 for all others.
+EXITS = {"INTERNAL": 70, "STORAGE": 74, "BUSY": 75, "STOPPING": 75, "BAD_VERSION": 76, "AUTH": 77}
+
+
+class Refusal(StreamlearnError):
+    """A request that was answered with an error: its code, its sentence, and any details."""
+
+    def __init__(self, code: str, message: str, **details: Any) -> None:
+        self.code, self.message, self.details = code, message, details
+        self.exit_code = EXITS.get(code, 65)
+        super().__init__(f"{code}: {message}")
+
+
+def pack(body: Mapping[str, Any]) -> bytes:
+    """The bytes of a message."""
+    return msgpack.packb(body)
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """The map of a message; anything else is a BAD_REQUEST."""
+    try:
+        body = msgpack.unpackb(
+            data, max_map_len=64, max_array_len=1024, max_ext_len=0, strict_map_key=True
+        )
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        what = str(error) or "nested too deep"
+        raise Refusal("BAD_REQUEST", f"a message is one msgpack map: {what}") from None
+    if not isinstance(body, dict):
+        raise Refusal("BAD_REQUEST", f"a message is one msgpack map, not {type(body).__name__}")
+    return body
