@@ -1,0 +1,1 @@
+"""A real daemon in a process of its own, over real sockets."""

@@ -1,0 +1,28 @@
+"""tools/churn, a short one: clients come and go, and the daemon stays as it was."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from daemon.conftest import PATIENCE, environment, unsurprised
+
+
+def churn(root, code, *flags):
+    result = subprocess.run(
+        [sys.executable, root / "tools" / "churn", "--clients", "20", "--rounds", "5", *flags],
+        env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    unsurprised(result.stderr)
+    assert result.returncode == code, result.stderr
+    return result
+
+
+def test_clients_come_and_go_and_leave_nothing_behind(root):
+    (line,) = churn(root, 0).stdout.splitlines()
+    assert re.match(r"100 clients in [\d.]+ s: 2,000 examples, .* 0 violations$", line)
+
+
+def test_churn_tells_of_growth(root):
+    assert "memory grew by" in churn(root, 1, "--allow", "-999").stderr

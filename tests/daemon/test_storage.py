@@ -1,0 +1,279 @@
+"""A disk that is full, broken, read-only or taken: no lie, no crash, nothing acked is lost."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from cli.conftest import PATIENCE
+
+from daemon.conftest import adds_up
+from daemon.damage import SETTINGS, agree, fresh, recovered
+from daemon.history import NEVER, Batch, drive, ignore, offline, same
+from streamlearn.daemon.disk import Disk
+from streamlearn.daemon.inbox import Inbox
+from streamlearn.daemon.journal import LARGEST, Journal
+from streamlearn.daemon.learning import Learning
+from streamlearn.daemon.state import StateFolder
+from streamlearn.durability import Durability
+from streamlearn.errors import CannotCreate
+from streamlearn.wire import Refusal
+
+FAILURES = [
+    ("write", errno.ENOSPC),
+    ("write", errno.EIO),
+    ("sync", errno.EIO),
+    ("sync", errno.ENOSPC),
+]
+
+
+class Failing(Disk):
+    """The n-th write or sync fails, or all from there on; a write leaves half of it behind."""
+
+    def __init__(self, call: str, number: int, code: int, for_good: bool = False) -> None:
+        super().__init__()
+        self.call, self.number, self.for_good = call, number, for_good
+        self.error = OSError(code, os.strerror(code))
+        self.count = 0
+
+    def fails(self, call: str) -> bool:
+        self.count += call == self.call
+        reached = self.count >= self.number if self.for_good else self.count == self.number
+        return call == self.call and reached
+
+    def write(self, file: int, data: bytes | memoryview, offset: int) -> None:
+        if self.fails("write"):
+            super().write(file, bytes(data)[: len(data) // 2], offset)
+            raise self.error
+        super().write(file, data, offset)
+
+    def sync(self, file: int) -> None:
+        if self.fails("sync"):
+            raise self.error
+
+    def sync_folder(self, path: Path) -> None:
+        if self.fails("sync"):
+            raise self.error
+
+
+def batches(lines: list[bytes], rows: int = 3) -> list[Batch]:
+    texts = [b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows)]
+    return [Batch("c", seq, text) for seq, text in enumerate(texts, 1)]
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+@pytest.mark.parametrize(("call", "code"), FAILURES)
+def test_whatever_write_or_sync_fails_only_what_is_kept_is_acked(
+    tmp_path, lines, call, code, for_good
+):
+    refused = 0
+    for number in range(1, 51):
+        folder = tmp_path / str(number)
+        disk = Failing(call, number, code, for_good)
+        acked: list[Batch] = []
+        stopped, state = False, None
+        try:
+            state = StateFolder(str(folder), Durability("always"), disk=disk)
+            ledger = state.recover(fresh, agree)
+        except CannotCreate:
+            if state:
+                state.close()
+            assert number <= 6  # of the first checkpoint, or of the first segment
+            continue
+        learning = Learning(ledger, Inbox(1 << 30), ignore, NEVER, state)
+        waiting = batches(lines[:90])
+        for step in range(40):
+            if waiting:
+                (reply,) = drive(learning, [waiting[0].request()])
+                if "code" in reply:
+                    assert reply["code"] == "STORAGE"
+                    assert learning.figures["healthy"] is False
+                    assert learning.live().t == ledger.t == 3 * len(acked)  # predictions go on
+                    refused += 1
+                else:
+                    assert not stopped  # after a failed sync nothing is ever learned again
+                    acked.append(waiting.pop(0))
+                    assert learning.figures["healthy"] is True
+            stopped = stopped or learning.trouble is not None
+            if step % 10 == 5:
+                learning.save()
+            if not stopped:  # no half record
+                assert os.fstat(state.journal.file).st_size == state.journal.size
+        state.close()
+        with StateFolder(str(folder)) as again:
+            same(again.recover(fresh, agree), offline(SETTINGS, acked))
+    assert refused >= 20
+
+
+def test_a_failed_sync_stops_learning_and_shows_even_when_nothing_comes(tmp_path, lines, caplog):
+    disk = Failing("sync", 99, errno.EIO, for_good=True)
+    with StateFolder(str(tmp_path), Durability("interval", 1e-9), disk=disk) as state:
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, NEVER, state)
+        (first, second, *_) = batches(lines)
+        drive(learning, [first.request()])
+        disk.number = 1
+        learning.keep_up()
+        assert learning.figures["healthy"] is False
+        assert "the journal cannot be synced: Input/output error" in learning.figures["trouble"]
+        assert "learning has stopped" in caplog.text
+        (reply,) = drive(learning, [second.request()])
+        assert reply["code"] == "STORAGE"
+        with pytest.raises(Refusal, match="STORAGE"):
+            learning.checkpoint()
+    assert recovered(tmp_path) == offline(SETTINGS, [first]).training.to_bytes()
+
+
+def test_a_duplicate_of_what_was_acked_is_told_so_though_its_group_is_lost(tmp_path, lines):
+    disk = Failing("write", 99, errno.ENOSPC)
+    with StateFolder(str(tmp_path), disk=disk) as state:
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, NEVER, state)
+        one, two, three, *_ = (batch.request() for batch in batches(lines))
+        drive(learning, [one])
+        disk.number = disk.count + 1
+        replies = drive(learning, [one, two, two, three])
+        assert [reply.get("code") for reply in replies] == [None, *["STORAGE"] * 3]
+        assert replies[0]["duplicate"]
+        replies = drive(learning, [two, two, three])
+        assert [reply.get("duplicate", False) for reply in replies] == [False, True, False]
+        assert adds_up(learning.figures)
+
+
+def test_labels_of_a_lost_group_decide_nothing(tmp_path):
+    disk = Failing("write", 99, errno.ENOSPC)
+    with StateFolder(str(tmp_path), disk=disk) as state:
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, NEVER, state)
+        disk.number = disk.count + 1
+        assert drive(learning, [{"text": b"-1 1:1\n"}])[0]["code"] == "STORAGE"
+        assert drive(learning, [{"text": b"0 1:1\n"}])[0]["learned"] == 1
+    with StateFolder(str(tmp_path)) as state:
+        training = state.recover(fresh, agree).training
+    assert training.parser.labels == (0.0, 1.0)
+
+
+def test_a_failed_checkpoint_leaves_no_draft_and_is_not_tried_with_every_batch(tmp_path, lines):
+    disk = Failing("write", 99, errno.ENOSPC)
+    with StateFolder(str(tmp_path), Durability("always"), 300, disk) as state:
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, NEVER, state)
+        for batch in batches(lines[:30]):
+            drive(learning, [batch.request()])
+        assert state.full
+        disk.number, disk.for_good = disk.count + 1, True
+        learning.keep_up()
+        tries = disk.count
+        assert learning.keep_up() > 1.0  # seconds
+        assert disk.count == tries
+        assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_group_too_large_for_a_frame_is_refused_not_written(tmp_path):
+    journal = Journal(tmp_path, Disk(), 0)
+    journal.begin()
+
+    class Large(bytes):
+        def __len__(self) -> int:
+            return LARGEST + 1
+
+    with pytest.raises(OSError, match="beyond 1 GiB"):
+        journal.append(Large())
+    journal.close()
+
+
+# ---- real daemons --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [8_000, 30_000])
+def test_a_full_disk_is_told_and_nothing_acked_is_lost(serve, fitted, rows, tmp_path, limit):
+    """By RLIMIT_FSIZE: a write is cut in the middle, as on a full disk."""
+    lines = rows(3000, 7)
+    daemon = serve(
+        "--state",
+        tmp_path / "state",
+        env={"PYTHONDONTWRITEBYTECODE": "1"},  # it would cut those files, too
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    acked = []
+
+    def fill(c) -> None:
+        for start in range(0, len(lines), 10):
+            acked.append(c.learn(b"".join(lines[start : start + 10]))["learned"])
+
+    with daemon.client() as c:
+        with pytest.raises(Refusal, match=r"STORAGE: .*File too large; nothing was learned"):
+            fill(c)
+        learned = sum(acked)
+        status = c.status()
+        assert not status["healthy"]
+        assert status["t"] == status["learned"] == learned > 0
+        assert adds_up(status)
+        assert len(c.predict(lines[0])) == 1
+    daemon.process.kill()
+    daemon.ended(-signal.SIGKILL)
+    daemon = serve("--state", tmp_path / "state")
+    with daemon.client() as c:
+        assert c.status()["t"] == learned
+        assert c.snapshot().to_bytes() == fitted(b"".join(lines[:learned])).to_bytes()
+        assert c.learn(lines[learned])["t"] == learned + 1
+    daemon.stop()
+
+
+def obey_modes() -> None:
+    """Root may write anywhere, unless that right is dropped: prctl(PR_CAPBSET_DROP, 1)."""
+    ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
+
+
+def test_a_folder_that_cannot_be_written_ends_the_start_with_73(serve, tmp_path):
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "state", Path("/proc/state")):
+        log = serve("--state", place, listens=False).ended(73)
+        assert f"{place}: cannot keep state there: " in log
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        log = serve("--state", folder, listens=False, preexec_fn=obey_modes).ended(73)
+        assert f"{folder}: cannot keep state there: Permission denied" in log
+        log = serve("--state", f"{folder}/new", listens=False, preexec_fn=obey_modes).ended(73)
+        assert "cannot keep state there: Permission denied" in log
+        os.chmod(folder, 0o755)
+
+
+def test_a_second_daemon_is_refused_and_told_of_the_first(serve, tmp_path):
+    first = serve("--state", tmp_path / "state")
+    log = serve("--state", tmp_path / "state", listens=False).ended(75)
+    assert f"in use by the daemon with process id {first.process.pid};" in log
+    first.process.kill()
+    first.ended(-signal.SIGKILL)
+    third = serve("--state", tmp_path / "state")  # free at once
+    third.stop()
+
+
+def test_of_many_daemons_at_once_exactly_one_wins(serve, tmp_path):
+    daemons = [serve("--state", tmp_path / "state", listens=False) for _ in range(20)]
+    winners = []
+    for daemon in daemons:
+        with daemon.more:
+            assert daemon.more.wait_for(
+                lambda: any("requests on" in line or line == "<end>" for line in daemon.log),  # noqa: B023
+                timeout=PATIENCE,
+            )
+        if "<end>" not in daemon.log:
+            winners.append(daemon)
+    (winner,) = winners
+    for daemon in daemons:
+        if daemon is not winner:
+            assert f"process id {winner.process.pid};" in daemon.ended(75)
+    with winner.listen().client() as c:
+        assert c.learn(b"+1 1:1\n")["learned"] == 1
+    winner.stop()
+
+
+def test_settings_that_disagree_with_the_folder_change_nothing(serve, tmp_path):
+    serve("--state", tmp_path / "state", "--algo", "sgd").stop()
+    held = sorted((p.name, p.read_bytes()) for p in (tmp_path / "state").glob("*.sl*"))
+    daemon = serve("--state", tmp_path / "state", "--algo", "ftrl", listens=False)
+    assert "algo" in daemon.ended(64)
+    assert sorted((p.name, p.read_bytes()) for p in (tmp_path / "state").glob("*.sl*")) == held
