@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
     from streamlearn.multiclass import AnyModel
 
-WINDOW_BATCHES = wire.REMEMBERED // 2  # unanswered at a time
+WINDOW_BATCHES = wire.REMEMBERED  # unanswered at a time: of all of them the answers are kept
 WINDOW_BYTES = 4 << 20
 RESEND_SECONDS = 1.0  # of silence; doubles while it lasts
 BUSY_SECONDS = 0.02
+LOOK_SECONDS = 0.02
 TURNED_AWAY = ("BUSY", "STOPPING", "SEQ_GAP")  # not taken, and nothing wrong with the batch
 BATCH_BYTES = 1 << 18  # of text in a request
 BATCH_ROWS = 4096  # of arrays in a request
@@ -84,6 +85,7 @@ class Client:
         self.heard: Heard = lambda tag, ack: None
         self.hello: dict[str, Any] | None = None
         self.resent, self.resend_seconds = 0, RESEND_SECONDS
+        self.looked = 0.0  # when answers were last looked for
         try:
             self.socket.connect(endpoint)
         except zmq.ZMQError as error:
@@ -162,13 +164,22 @@ class Client:
         self.batches[self.seq] = Batch(body, message, tag)
         self.bytes_waiting += len(message)
         self.socket.send(message)
-        while len(self.batches) >= WINDOW_BATCHES or (
-            self.bytes_waiting > WINDOW_BYTES and len(self.batches) > 1
-        ):
-            self.hear()
-        while self.socket.poll(0):
-            self.hear()
+        # Looking for answers costs as much as a batch does: look seldom, then for many.
+        if self.fills(1.0):
+            while self.fills(0.5):
+                self.hear()
+        now = time.monotonic()
+        if now - self.looked > LOOK_SECONDS:
+            self.looked = now
+            while self.socket.poll(0):
+                self.hear()
         self.complain()
+
+    def fills(self, share: float) -> bool:
+        """Whether what is under way takes this share of the window; one batch always may be."""
+        return len(self.batches) >= share * WINDOW_BATCHES or (
+            self.bytes_waiting > share * WINDOW_BYTES and len(self.batches) > 1
+        )
 
     def flush(self) -> None:
         """Wait until every batch is answered; raises the first refusal."""

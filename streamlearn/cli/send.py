@@ -16,6 +16,7 @@ from streamlearn.cli import settings as table
 from streamlearn.cli.rows import check_stdin
 from streamlearn.cli.stderr import say, say_json, warn, write
 from streamlearn.client import Client
+from streamlearn.engine.libsvm import count_lines
 from streamlearn.errors import DataError, UsageError
 from streamlearn.sources import Source, chunks, open_source
 
@@ -75,7 +76,7 @@ class Sender:
         for buffer, stop in chunks(source, size):
             with memoryview(buffer) as view:
                 text = bytes(view[:stop])
-            lines = text.count(b"\n")
+            lines = count_lines(text)
             if no_ack:
                 self.daemon.feed(text)
             else:

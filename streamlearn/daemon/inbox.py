@@ -43,10 +43,6 @@ class Inbox:
         with self.filled:
             return self.jobs.popleft() if self.jobs and isinstance(self.jobs[0], kind) else None
 
-    def next_size(self) -> int | None:
-        """Bytes of the next job, None when there is none. For the taking thread."""
-        return self.jobs[0].size if self.jobs else None
-
     def done(self, size: int) -> None:
         with self.filled:
             self.held -= size

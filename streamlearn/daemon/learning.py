@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from streamlearn.wire import Refusal
 log = logging.getLogger("streamlearn")
 
 GROUP_BYTES, GROUP_BATCHES = 8 << 20, 64  # kept together in the journal, then learned
+TURN_BATCHES, TURN_SECONDS = 16, 0.004  # answered together, unless the first waits for longer
 QUIET_SECONDS = 0.05
 RETRY_SECONDS = 10.0  # until a full journal asks again for a checkpoint that failed
 
@@ -101,8 +102,10 @@ class Learning:
         keeper: Keeper | None = None,
         checkpoint_every: float = 0.0,
         max_nonzeros: int | None = None,
+        answered: Callable[[], None] = lambda: None,
     ) -> None:
         self.ledger, self.inbox, self.announce, self.keeper = ledger, inbox, announce, keeper
+        self.answered = answered  # called when there are answers to send
         self.publish_every, self.checkpoint_every = publish_every, checkpoint_every
         self.max_nonzeros = max_nonzeros
         self.training = ledger.training
@@ -184,8 +187,33 @@ class Learning:
 
     # ---- jobs ------------------------------------------------------------------------------------
 
-    def learn(self, job: Learn | None) -> None:
-        """Read, keep, learn, answer: one batch or, with a journal, all that wait."""
+    def learn(self, job: Learn) -> None:
+        """Read, keep, learn and answer a batch and those that wait behind it."""
+        done: list[tuple[Learn | Ask, dict[str, Any]]] = []
+        start = time.monotonic()
+        for reading, lost in self.kept(job) if self.keeper else self.not_kept(job):
+            done.append((reading.job, self.finish(reading, lost)))
+            if self.keeper:
+                self.keeper.reach("after-apply")
+            now = time.monotonic()
+            if len(done) == TURN_BATCHES or now > start + TURN_SECONDS:
+                self.answer(done)
+                done, start = [], now
+        if done:
+            self.answer(done)
+
+    def not_kept(self, job: Learn | None) -> Iterator[tuple[Reading, None]]:
+        """Read one batch after the other, each to be learned before the next."""
+        stop = time.monotonic() + TURN_SECONDS
+        count = 0
+        while job is not None:
+            yield self.read(job, {}), None
+            count += 1
+            more = count < TURN_BATCHES and time.monotonic() < stop
+            job = self.inbox.take_if(Learn) if more else None
+
+    def kept(self, job: Learn | None) -> Iterator[tuple[Reading, Refusal | None]]:
+        """Read all that wait and keep them together; why they could not be kept, if so."""
         settled = self.training.parser.settled
         group: list[Reading] = []
         ahead: dict[str, int] = {}  # the last batch of each client that was read but not learned
@@ -195,18 +223,24 @@ class Learning:
             if reading.entry and reading.entry.client is not None:
                 ahead[reading.entry.client] = reading.entry.seq
             size += job.size
-            more = self.keeper and size < GROUP_BYTES and len(group) < GROUP_BATCHES
+            more = size < GROUP_BYTES and len(group) < GROUP_BATCHES
             job = self.inbox.take_if(Learn) if more else None
         lost = self.keep([reading.entry for reading in group if reading.entry])
         if lost:
             self.training.forget_labels(settled)
         for reading in group:
-            reply = self.finish(reading, lost)
-            if self.keeper:
-                self.keeper.reach("after-apply")
-            self.inbox.done(reading.job.size)
-            self.note_figures()
-            reading.job.answer(reply)
+            yield reading, lost
+
+    def answer(self, done: list[tuple[Learn | Ask, dict[str, Any]]]) -> None:
+        """Tell what became of jobs, several at once: waking the poll thread costs more than that.
+
+        The figures come first, so that whoever was answered finds it in them.
+        """
+        self.note_figures()
+        for job, reply in done:
+            self.inbox.done(job.size)
+            job.answer(reply)
+        self.answered()
 
     def read(self, job: Learn, ahead: dict[str, int]) -> Reading:
         """The rows of a batch, or why they are refused; nothing is learned yet."""
@@ -287,9 +321,7 @@ class Learning:
         except Exception as error:  # it only looked: what is learned is sound
             log.exception("a request failed")
             reply = refusal(Refusal("INTERNAL", f"{type(error).__name__}; the log has more"))
-        self.inbox.done(job.size)
-        self.note_figures()
-        job.answer(reply)
+        self.answer([(job, reply)])
 
     @property
     def trouble(self) -> Refusal | None:

@@ -42,7 +42,6 @@ log = logging.getLogger("streamlearn")
 WAKE = "inproc://wake"
 TURN = 64  # requests handled before looking at the other sockets again
 FEED_MESSAGES, FEED_BYTES = 4096, 1 << 18  # of the feed, learned as one batch
-SMALL, TOGETHER = 1 << 18, 8  # bytes of a batch behind which answers wait; how many do
 JOB_BYTES = 1024  # what a request that waits takes besides its message
 DRAIN_SECONDS = 8.0  # after that, a stop sends back what is still queued
 
@@ -114,6 +113,7 @@ class Server:
             folder,
             options.checkpoint_every,
             max_nonzeros,
+            self.wake,
         )
         self.publisher = Publisher(self.context, publishing, self.learning.published.model)
 
@@ -295,15 +295,8 @@ class Server:
         self.inbox.put(job)
 
     def answer(self, route: list[bytes], number: Any, reply: dict[str, Any]) -> None:
-        """From the learning thread: the poll thread will send it.
-
-        While small batches follow one another a few answers go together; each wake-up costs both
-        threads more than an answer does.
-        """
+        """From the learning thread: the poll thread will send it when it is woken."""
         self.replies.append((route, packed(number, reply)))
-        following = self.inbox.next_size()
-        if not (following and following <= SMALL and len(self.replies) < TOGETHER):
-            self.wake()
 
     def wake(self) -> None:
         """From the learning thread, which alone uses this end of the pair."""

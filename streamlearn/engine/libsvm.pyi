@@ -6,6 +6,8 @@ from streamlearn.engine.block import Block
 
 COMPLAINTS: dict[int, str]
 
+def count_lines(text: Buffer) -> int: ...
+
 class Parser:
     """Reads libsvm text into blocks and counts lines over calls."""
 

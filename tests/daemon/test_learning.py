@@ -213,3 +213,15 @@ def test_divergence_stops_learning_but_not_predictions(serve, rows):
         assert np.isfinite(c.margins("0 1:1\n")).all()
         assert (c.margins("0 1:1\n", live=True) == before).all()
     daemon.wait_for("learning has stopped")
+
+
+def test_every_batch_taken_is_answered(serve, lines):
+    """Many more batches than are learned in one turn; a lost one would be sent again unnoticed."""
+    daemon = serve()
+    with daemon.client() as c:
+        for line in lines * 2:
+            c.send({"text": line})
+        c.flush()
+        status = c.status()
+        assert (status["queued"], status["queued_bytes"]) == (0, 0)
+        assert status["t"] == status["learned"] == 2 * len(lines)
