@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from streamlearn import container
 from streamlearn._version import __version__
 from streamlearn.catalogue import LOSSES
 from streamlearn.engine.block import Block
-from streamlearn.engine.scorer import Scorer
+from streamlearn.engine.scorer import Scorer, is_sound
 from streamlearn.errors import ModelError
 
 if TYPE_CHECKING:
@@ -88,6 +87,10 @@ class Model:
     @cached_property
     def scorer(self) -> Scorer:
         return Scorer(self.ids, self.weights, self.bias)
+
+    def warm(self) -> None:
+        """Make now what the first prediction would have to wait for."""
+        _ = self.scorer
 
     def block_margins(self, block: Block) -> memoryview[float]:
         """The margins of a block's rows, which it scales first where the model was taught so."""
@@ -183,12 +186,8 @@ class Model:
                 counters=body["counters"],
                 version=body["streamlearn"],
             )
-            ids, weights = memoryview(model.ids).cast("q"), memoryview(model.weights).cast("d")
             sound = (
-                len(ids) == len(weights)
-                and all(a < b for a, b in pairwise(ids))
-                and (not ids or ids[0] >= 0)
-                and all(map(math.isfinite, weights))
+                is_sound(memoryview(model.ids).cast("q"), memoryview(model.weights).cast("d"))
                 and math.isfinite(model.bias)
                 and model.loss in LOSSES
                 and model.normalize in ("none", "l2")

@@ -87,6 +87,11 @@ class MulticlassModel:
 
     # ---- predicting ------------------------------------------------------------------------------
 
+    def warm(self) -> None:
+        """Make now what the first prediction would have to wait for."""
+        for part in self.parts:
+            part.warm()
+
     def block_margins(self, block: Block) -> list[memoryview[float]]:
         """For each class, the margins of a block's rows."""
         if not self.parts:

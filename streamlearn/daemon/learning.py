@@ -67,6 +67,9 @@ class Published:
     model: AnyModel
     at: float = field(default_factory=time.time)
 
+    def __post_init__(self) -> None:
+        self.model.warm()
+
 
 class Keeper(Protocol):
     """Where state survives: see state.StateFolder."""

@@ -86,11 +86,12 @@ cdef class Conversion:
             begin = block.offsets[recent.first(block)]
             vectors.reserve(block.ids + begin, block.features - begin, block.max_id)
             rows += block.rows - recent.first(block)
-            for k in range(begin, block.features):
-                cell = <double*>(vectors.base + find(vectors, block.ids[k]) * 24)
-                (<int64_t*>cell)[0] = 1
-                # positive, since most data is, and uneven, so that no symmetry can hide the top
-                cell[1] = 0.5 + (spread(block.ids[k]) >> 11) * 1.1102230246251565e-16 / 2.0
+            with nogil:
+                for k in range(begin, block.features):
+                    cell = <double*>(vectors.base + find(vectors, block.ids[k]) * 24)
+                    (<int64_t*>cell)[0] = 1
+                    # positive, since most data is, and uneven: no symmetry can hide the top
+                    cell[1] = 0.5 + (spread(block.ids[k]) >> 11) * 1.1102230246251565e-16 / 2.0
         if rows == 0:
             return 0.0
         length = 0.0
@@ -332,7 +333,8 @@ cdef int fill(const Weight* weights, int64_t n, bytearray ids, bytearray values)
     cdef int64_t* id = <int64_t*><char*>ids
     cdef double* value = <double*><char*>values
     cdef int64_t i
-    for i in range(n):
-        id[i] = weights[i].id
-        value[i] = weights[i].value
+    with nogil:
+        for i in range(n):
+            id[i] = weights[i].id
+            value[i] = weights[i].value
     return 0

@@ -1,4 +1,5 @@
 # Scorer: the weights of a model, found by id, and the dot product with each row of a block.
+from libc.math cimport isfinite
 from libc.stdint cimport int64_t
 
 from streamlearn.engine.block cimport Block
@@ -7,29 +8,39 @@ from streamlearn.engine.slots cimport Slots, find
 from streamlearn.errors import ModelError
 
 
+def is_sound(const int64_t[::1] ids, const double[::1] weights):
+    """Whether there is one finite weight for each id, and ids rise from 0 or above."""
+    cdef int64_t i, count = ids.shape[0], before = -1
+    cdef bint sound = count == weights.shape[0]
+    with nogil:
+        for i in range(count if sound else 0):
+            sound &= ids[i] > before and isfinite(weights[i])
+            before = ids[i]
+    return sound
+
+
 cdef class Scorer:
     """Predicts with sparse weights given as bytes (int64 ids, float64 weights)."""
 
     def __cinit__(self, ids, weights, double bias):
         cdef const int64_t[::1] id
         cdef const double[::1] w
-        cdef int64_t i, count = len(ids) // 8
+        cdef int64_t i, count
         cdef Weighted* slot
-        if len(ids) != len(weights) or len(ids) % 8:
-            raise ModelError("a model needs as many weights as ids")
         self.bias = bias
         self.slots = Slots(sizeof(Weighted))
-        if count == 0:
+        if not (ids or weights):
             return
-        id = memoryview(ids).cast("q")
-        w = memoryview(weights).cast("d")
-        if min(id) < 0:
-            raise ModelError("a model holds a negative feature id")
-        self.slots.reserve(&id[0], count, max(id))
-        for i in range(count):
-            slot = <Weighted*>(self.slots.base + find(self.slots, id[i]) * sizeof(Weighted))
-            slot.known = 1
-            slot.w = w[i]
+        id, w = memoryview(ids).cast("q"), memoryview(weights).cast("d")
+        count = id.shape[0]
+        if not is_sound(id, w):
+            raise ModelError("a model needs rising ids, none negative, each with a finite weight")
+        self.slots.reserve(&id[0], count, id[count - 1])
+        with nogil:
+            for i in range(count):
+                slot = <Weighted*>(self.slots.base + find(self.slots, id[i]) * sizeof(Weighted))
+                slot.known = 1
+                slot.w = w[i]
 
     def margins(self, Block block):
         """The margin of each row, as float64 bytes."""
