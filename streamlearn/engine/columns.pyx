@@ -53,7 +53,7 @@ cdef class Columns:
             for k in range(block.offsets[row], block.offsets[row + 1]):
                 top = max(top, block.ids[k])
             slots.reserve(block.ids + block.offsets[row],
-                          block.offsets[row + 1] - block.offsets[row], top)
+                          block.offsets[row + 1] - block.offsets[row], top, NULL)
             for k in range(block.offsets[row], block.offsets[row + 1]):
                 slot = <int64_t*>(slots.base + find(slots, block.ids[k]) * SIZE)
                 self.features += slot[0] == 0

@@ -41,6 +41,8 @@ cdef class Conversion:
 
     cdef double weight(self, const Reading* reading, bint penalised, double smoothness,
                        double* strength) noexcept nogil
+    cdef void weights(
+        self, const Reading* reading, const double* candidates, double* out) noexcept nogil
     cdef double margin(self, Block block, int64_t row) noexcept nogil
     cdef void without(self, Reading* reading, double share, double weight) noexcept nogil
     cdef double recent_gradient(self, Recent recent, Slots sums, double* bias) except -1.0

@@ -8,7 +8,9 @@ from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.block cimport Block
 from streamlearn.engine.loss cimport Loss
 from streamlearn.engine.recent cimport Recent
-from streamlearn.engine.slots cimport Slots, find, id_in_order, slot_in_order, spread, touched
+from streamlearn.engine.slots cimport (
+    Slots, fetch_in_order, find, id_in_order, slot_in_order, spread, touched,
+)
 
 from streamlearn.errors import Divergence
 
@@ -16,10 +18,7 @@ cdef enum:
     STEPS = 10                 # L is looked for at L_hat * 2^k, k = -6 .. 3
     LOWEST = -6
     POWER_STEPS = 12           # of the power iteration: within a step of 2 of the largest, surely
-
-cdef struct Weight:
-    int64_t id
-    double value
+    AHEAD = 16                 # slots fetched ahead of a walk
 
 
 cdef int falling(const void* a, const void* b) noexcept nogil:
@@ -54,6 +53,16 @@ cdef class Conversion:
                 strength[0] = fabs(w)
         return 0.0 if penalised and strength[0] <= self.cut else w
 
+    cdef void weights(
+        self, const Reading* reading, const double* candidates, double* out
+    ) noexcept nogil:
+        """The weight under each L of STEPS, none being cut."""
+        cdef double point = reading.last if self.at_last else reading.mean
+        cdef int s
+        for s in range(STEPS):
+            out[s] = converted(point, reading.gradient, candidates[s] * reading.scale,
+                               reading.penalty)
+
     cdef double margin(self, Block block, int64_t row) noexcept nogil:
         """The margin of a row under the weights served."""
         cdef Reading reading
@@ -84,7 +93,7 @@ cdef class Conversion:
         bias[0], bias[1], bias[2] = 1.0, 1.0, 0.0
         for block in (recent.old, recent.young):
             begin = block.offsets[recent.first(block)]
-            vectors.reserve(block.ids + begin, block.features - begin, block.max_id)
+            vectors.reserve(block.ids + begin, block.features - begin, block.max_id, NULL)
             rows += block.rows - recent.first(block)
             with nogil:
                 for k in range(begin, block.features):
@@ -137,7 +146,7 @@ cdef class Conversion:
         cdef double a, weight = 0.0
         bias[0] = 0.0
         for block in (recent.old, recent.young):
-            sums.reserve(block.ids, block.features, block.max_id)
+            sums.reserve(block.ids, block.features, block.max_id, NULL)
             with nogil:
                 for row in range(recent.first(block), block.rows):
                     count -= 1
@@ -167,10 +176,11 @@ cdef class Conversion:
         cdef double[STEPS] penalties
         cdef double[STEPS] losses
         cdef double[STEPS] margins
-        cdef double best, w, strength, value, slope, part, bias_part, x
+        cdef double[STEPS] weights
+        cdef double best, value, slope, part, bias_part, x
         cdef Slots parts = Slots(8)
         cdef Reading reading
-        cdef int64_t i, row, k, number, rows = 0
+        cdef int64_t i, row, k, number, rows = 0, j = 0
         cdef int s, chosen = 0
         cdef char* slot
         cdef Block block
@@ -179,21 +189,29 @@ cdef class Conversion:
         if part > 0.5 * self.total:
             return 0
         self.slots.sort()
+        parts.sort()
         for s in range(STEPS):
             candidates[s] = max(top * 2.0 ** (s + LOWEST), 2.0 * self.l2)
             penalties[s] = losses[s] = 0.0
         with nogil:
             for i in range(-1, self.slots.used):
+                fetch_in_order(self.slots, i + AHEAD)
                 slot = self.bias if i < 0 else slot_in_order(self.slots, i)
                 if slot == NULL or not touched(slot):
                     continue
                 self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
-                number = find(parts, id_in_order(self.slots, i)) if i >= 0 else -1
-                x = (<double*>(parts.base + number * 8))[0] if number >= 0 else 0.0
-                self.without(&reading, bias_part if i < 0 else x, part)
+                x = bias_part
+                if i >= 0:           # both by rising id: side by side
+                    while j < parts.used and id_in_order(parts, j) < id_in_order(self.slots, i):
+                        j += 1
+                    x = 0.0
+                    if j < parts.used and id_in_order(parts, j) == id_in_order(self.slots, i):
+                        x = (<double*>slot_in_order(parts, j))[0]
+                self.without(&reading, x, part)
+                self.weights(&reading, candidates, weights)
                 for s in range(STEPS):
-                    w = self.weight(&reading, i >= 0, candidates[s], &strength)
-                    penalties[s] += reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
+                    penalties[s] += (reading.penalty * fabs(weights[s])
+                                     + 0.5 * self.l2 * weights[s] * weights[s])
         for block in (recent.old, recent.young):
             with nogil:
                 for row in range(recent.first(block), block.rows):
@@ -215,9 +233,9 @@ cdef class Conversion:
                         self.kernel.read(self.algorithm, slot + self.offset, slot != self.bias,
                                          &reading)
                         self.without(&reading, value, part)
+                        self.weights(&reading, candidates, weights)
                         for s in range(STEPS):
-                            margins[s] += x * self.weight(&reading, slot != self.bias,
-                                                          candidates[s], &strength)
+                            margins[s] += x * weights[s]
                     for s in range(STEPS):
                         loss(margins[s], block.labels[row], &value, &slope)
                         losses[s] += block.weights[row] * value
@@ -257,7 +275,8 @@ cdef class Conversion:
 
         Labels were learned as (label - shift) * scale; weights are handed out unscaled.
         """
-        cdef Weight* weights = <Weight*>malloc(<size_t>(self.slots.used + 1) * sizeof(Weight))
+        cdef int64_t* ids = <int64_t*>malloc(<size_t>(self.slots.used + 1) * 8)
+        cdef double* weights = <double*>malloc(<size_t>(self.slots.used + 1) * 8)
         cdef Reading reading
         cdef double w, strength, violation = 0.0, off, penalty = 0.0, bias = 0.0, unit = 1.0 / scale
         cdef double total = 0.0, value, slope
@@ -265,12 +284,15 @@ cdef class Conversion:
         cdef char* slot
         cdef Block block
         cdef bint finite = True
-        if weights == NULL:
+        if ids == NULL or weights == NULL:
+            free(ids)
+            free(weights)
             raise MemoryError("no memory for the weights of a snapshot")
-        self.slots.sort()
         try:
+            self.slots.sort()
             with nogil:
                 for i in range(-1, self.slots.used):
+                    fetch_in_order(self.slots, i + AHEAD)
                     slot = self.bias if i < 0 else slot_in_order(self.slots, i)
                     if slot == NULL or not touched(slot):
                         continue
@@ -291,8 +313,8 @@ cdef class Conversion:
                         continue
                     seen += 1
                     if w != 0.0:
-                        weights[n].id = id_in_order(self.slots, i)
-                        weights[n].value = w * unit
+                        ids[n] = id_in_order(self.slots, i)
+                        weights[n] = w * unit
                         n += 1
             if not finite:
                 raise Divergence(self.t, 0, "the sums of learning have left the finite numbers by "
@@ -303,10 +325,9 @@ cdef class Conversion:
                         loss(self.margin(block, row), (block.labels[row] - shift) * scale,
                              &value, &slope)
                         total += block.weights[row] * value
-            ids = bytearray(8 * n)
-            values = bytearray(8 * n)
-            fill(weights, n, ids, values)
+            kept_ids, kept_weights = (<char*>ids)[:8 * n], (<char*>weights)[:8 * n]
         finally:
+            free(ids)
             free(weights)
         # Labels were scaled for the squared loss only: a gradient scales with them, a loss with
         # their square. What overflows is not told.
@@ -315,8 +336,8 @@ cdef class Conversion:
         if mean_loss is not None and not isfinite(mean_loss + penalty):
             mean_loss = None
         return {
-            "ids": bytes(ids),
-            "weights": bytes(values),
+            "ids": kept_ids,
+            "weights": kept_weights,
             "bias": bias + shift if self.bias != NULL else 0.0,
             "seen": seen,
             "certificate": {
@@ -327,14 +348,3 @@ cdef class Conversion:
                 "smoothness": self.smoothness if self.converts else None,
             },
         }
-
-
-cdef int fill(const Weight* weights, int64_t n, bytearray ids, bytearray values) except -1:
-    cdef int64_t* id = <int64_t*><char*>ids
-    cdef double* value = <double*><char*>values
-    cdef int64_t i
-    with nogil:
-        for i in range(n):
-            id[i] = weights[i].id
-            value[i] = weights[i].value
-    return 0

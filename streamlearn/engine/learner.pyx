@@ -3,7 +3,7 @@
 # cannot change a bit of the result.
 from libc.math cimport ceil, floor, isfinite, sqrt
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from streamlearn.engine.block cimport Block, grown
@@ -217,23 +217,20 @@ cdef class Learner:
             return 0
         begin = block.offsets[first]
         many = block.offsets[stop] - begin
-        self.slots.reserve(block.ids + begin, many, block.max_id)
+        if self.numbers_room < block.features:
+            free(self.numbers)
+            self.numbers_room = 0
+            self.numbers = <int64_t*>malloc(<size_t>block.features * 8)
+            if self.numbers == NULL:
+                raise MemoryError("no memory for the features of a block")
+            self.numbers_room = block.features
+        self.slots.reserve(block.ids + begin, many, block.max_id, self.numbers + begin)
         rows.offsets = block.offsets
         rows.values = block.values
         rows.labels = block.labels
         rows.weights = block.weights
         rows.norms = block.norms
-        rows.numbers = block.ids
-        if not self.slots.dense:
-            if self.numbers_room < block.features:
-                free(self.numbers)
-                self.numbers = <int64_t*>realloc(NULL, <size_t>block.features * 8)
-                if self.numbers == NULL:
-                    self.numbers_room = 0
-                    raise MemoryError("no memory for the features of a block")
-                self.numbers_room = block.features
-            self.slots.index(block.ids + begin, many, self.numbers + begin)
-            rows.numbers = self.numbers
+        rows.numbers = block.ids if self.slots.dense else self.numbers
         self.task.all.slots = self.slots.base
         self.task.all.used = self.slots.used
         self.task.all.order = NULL
@@ -309,7 +306,7 @@ cdef class Learner:
                         k += 1
                         continue
                     self.known += 1
-                    self.slots.reserve(&kept.ids[k], 1, kept.ids[k])
+                    self.slots.reserve(&kept.ids[k], 1, kept.ids[k], NULL)
                     number = find(self.slots, kept.ids[k])
                     # Admitted, but not seen yet: all zero behind a stamp before all time.
                     (<int64_t*>(self.slots.base + number * self.slots.size))[0] = -1
@@ -515,7 +512,7 @@ cdef class Learner:
             top = max(ids)
             if min(ids) < 0:
                 raise ModelError("the state holds a negative feature id")
-            new.slots.reserve(&ids[0], count, top)
+            new.slots.reserve(&ids[0], count, top, NULL)
             for w, name in enumerate(new.fields()):
                 if len(state["slots"][name]) != 8 * count:
                     raise ModelError(f"the state holds {count} ids but not as many {name!r}")

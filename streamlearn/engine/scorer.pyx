@@ -35,7 +35,7 @@ cdef class Scorer:
         count = id.shape[0]
         if not is_sound(id, w):
             raise ModelError("a model needs rising ids, none negative, each with a finite weight")
-        self.slots.reserve(&id[0], count, id[count - 1])
+        self.slots.reserve(&id[0], count, id[count - 1], NULL)
         with nogil:
             for i in range(count):
                 slot = <Weighted*>(self.slots.base + find(self.slots, id[i]) * sizeof(Weighted))

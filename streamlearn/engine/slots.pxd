@@ -1,6 +1,14 @@
 # Slots: where the state of each coordinate lives. One contiguous slot a coordinate, dense by id or
 # behind an exact id -> slot index; all-zero means never seen. Knows nothing of what is in a slot.
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from streamlearn.engine.algorithms.everyone cimport Keyed
+
+cdef extern from *:
+    """
+    #define streamlearn_fetch(p) __builtin_prefetch(p)
+    """
+    void streamlearn_fetch(const void*) noexcept nogil
 
 cdef class Slots:
     cdef char* base                  # slot number i starts at base + i * size
@@ -8,23 +16,25 @@ cdef class Slots:
     cdef readonly int64_t room       # slots mapped
     cdef readonly bint dense         # slot number = id; else by the index
     cdef readonly int64_t used       # scattered: slots given out; dense: largest id seen + 1
-    # scattered only: open addressing, at most half full
-    cdef int64_t* keys               # id of each table cell, -1 when free
-    cdef int64_t* places             # slot number of each table cell
+    # scattered only: open addressing, at most half full; a cell is 1 + a slot number, or 0
+    cdef uint32_t* cells
+    cdef uint64_t mask
     cdef int64_t* ids                # id of each slot
     cdef int64_t ids_room
-    cdef uint64_t mask
-    cdef int64_t* order              # slot numbers by rising id, as of the last sort()
+    cdef Keyed* order                # slots by rising id, as of the last sort()
     cdef int64_t sorted              # how many those are
-    cdef int64_t next_look            # number of ids at which to ask whether to go dense again
+    cdef int64_t next_look           # number of ids at which to ask whether to go dense again
 
-    cdef int reserve(self, const int64_t* ids, int64_t count, int64_t max_id) except -1
-    cdef int index(self, const int64_t* ids, int64_t count, int64_t* numbers) except -1
+    cdef int reserve(
+        self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers) except -1
+    cdef int make_room(self, int64_t want) except -1
+    cdef int64_t find_or_add(
+        self, const int64_t* ids, int64_t count, int64_t* numbers) noexcept nogil
+    cdef void forget_index(self) noexcept
     cdef int grow(self, int64_t slots) except -1
     cdef int scatter(self) except -1
     cdef int gather(self) except -1
     cdef int rehash(self, uint64_t cells) except -1
-    cdef int64_t add(self, int64_t id) except -1
     cdef int sort(self) except -1
 
 
@@ -34,7 +44,7 @@ cdef inline bint touched(const char* slot) noexcept nogil:
 
 
 cdef inline int64_t in_order(Slots slots, int64_t i) noexcept nogil:
-    return i if slots.dense else slots.order[i]
+    return i if slots.dense else slots.order[i].number
 
 
 cdef inline char* slot_in_order(Slots slots, int64_t i) noexcept nogil:
@@ -42,8 +52,17 @@ cdef inline char* slot_in_order(Slots slots, int64_t i) noexcept nogil:
     return slots.base + in_order(slots, i) * slots.size
 
 
+cdef inline void fetch_in_order(Slots slots, int64_t i) noexcept nogil:
+    """Have the i-th slot by rising id brought near; for a walk in order, some steps ahead."""
+    cdef char* slot
+    if not slots.dense and i < slots.used:
+        slot = slots.base + slots.order[i].number * slots.size
+        streamlearn_fetch(slot)
+        streamlearn_fetch(slot + slots.size - 1)       # it may lie on two cache lines
+
+
 cdef inline int64_t id_in_order(Slots slots, int64_t i) noexcept nogil:
-    return i if slots.dense else slots.ids[slots.order[i]]
+    return i if slots.dense else slots.order[i].id
 
 
 cdef inline uint64_t spread(int64_t id) noexcept nogil:
@@ -60,8 +79,8 @@ cdef inline int64_t find(Slots slots, int64_t id) noexcept nogil:
     if slots.dense:
         return id if id < slots.room else -1
     cell = spread(id) & slots.mask
-    while slots.keys[cell] >= 0:
-        if slots.keys[cell] == id:
-            return slots.places[cell]
+    while slots.cells[cell]:
+        if slots.ids[slots.cells[cell] - 1] == id:
+            return <int64_t>slots.cells[cell] - 1
         cell = (cell + 1) & slots.mask
     return -1

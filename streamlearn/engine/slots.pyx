@@ -1,12 +1,13 @@
 # Slots: growth without copies (mremap), huge pages, and the change between dense and scattered.
 #
-# Dense costs nothing to look up but memory for every id below the largest. The rule: stay dense
-# while the largest id is below 2^20 or below 16 times the ids seen; else keep an exact index, and
-# come back to dense when the ids have filled up to an eighth. Where a slot lives never changes what
-# is learned.
-from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+# Dense costs nothing to look up but memory for every id below the largest, and fresh memory costs
+# more than anything else here. The rule: stay dense while the largest id is below 2^20 or below 4
+# times the ids seen; else keep an exact index, and come back to dense when the ids have filled half
+# of their range. Where a slot lives never changes what is learned.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from streamlearn.engine.algorithms.everyone cimport Keyed
 
 cdef extern from *:
     """
@@ -23,27 +24,31 @@ cdef extern from *:
                    -1, 0);
         if (base == MAP_FAILED) return NULL;
         /* A large model misses the TLB at every visit without huge pages: 144 against 42 ns. */
-        if (want >= ((size_t)32 << 20)) madvise(base, want, MADV_HUGEPAGE);
+        if (want >= ((size_t)8 << 20)) madvise(base, want, MADV_HUGEPAGE);
         return base;
     }
-    static void streamlearn_unmap(char* base, size_t had) { if (base) munmap(base, had); }
+    static void streamlearn_unmap(void* base, size_t had) { if (base) munmap(base, had); }
     """
     char* streamlearn_map(char* old, size_t had, size_t want) noexcept nogil
-    void streamlearn_unmap(char* base, size_t had) noexcept nogil
+    void streamlearn_unmap(void* base, size_t had) noexcept nogil
 
 cdef int64_t SMALL = 1 << 20
-cdef int64_t SPARSE = 16        # dense -> scattered beyond this many cells an id
-cdef int64_t FULL = 8           # scattered -> dense within this many
+cdef int64_t SPARSE = 4         # dense -> scattered beyond this many cells an id
+cdef int64_t FULL = 2           # scattered -> dense within this many
+cdef int64_t MOST = 0xFFFFFFFE  # slots that the index can tell apart
+
+cdef enum:
+    FAR = 16                    # ids ahead of which the index, and
+    NEAR = 8                    # of which the id found there, is fetched
+    DIGIT = 11                  # bits sorted by at a time
 
 
-cdef struct Keyed:
-    int64_t id
-    int64_t number
-
-
-cdef int by_id(const void* a, const void* b) noexcept nogil:
-    cdef int64_t x = (<const Keyed*>a).id, y = (<const Keyed*>b).id
-    return (x > y) - (x < y)
+cdef void* mapped(void* old, int64_t had, int64_t want) except NULL:
+    """So many bytes for the index, the new ones zero."""
+    cdef char* base = streamlearn_map(<char*>old, <size_t>had, <size_t>want)
+    if base == NULL:
+        raise MemoryError("no memory for the feature index; --max-features bounds the model")
+    return base
 
 
 cdef class Slots:
@@ -56,15 +61,19 @@ cdef class Slots:
 
     def __dealloc__(self):
         streamlearn_unmap(self.base, <size_t>(self.room * self.size))
-        free(self.keys)
-        free(self.places)
-        free(self.ids)
-        free(self.order)
+        self.forget_index()
+
+    cdef void forget_index(self) noexcept:
+        streamlearn_unmap(self.cells, <size_t>(self.mask + 1) * 4)
+        streamlearn_unmap(self.ids, <size_t>self.ids_room * 8)
+        streamlearn_unmap(self.order, <size_t>self.sorted * sizeof(Keyed))
+        self.cells, self.ids, self.order = NULL, NULL, NULL
+        self.mask = self.ids_room = self.sorted = 0
 
     @property
     def bytes(self):
         """Memory mapped for slots and index."""
-        cells = 0 if self.dense else 16 * (self.mask + 1) + 8 * self.ids_room
+        cells = 0 if self.dense else 4 * (self.mask + 1) + 8 * self.ids_room
         return self.room * self.size + cells
 
     cdef int grow(self, int64_t slots) except -1:
@@ -92,131 +101,144 @@ cdef class Slots:
                 count += touched(self.base + i * self.size)
         return count
 
-    cdef int reserve(self, const int64_t* ids, int64_t count, int64_t max_id) except -1:
-        """Make every one of these ids, at most max_id, have a slot."""
-        cdef int64_t i
+    cdef int reserve(
+        self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers
+    ) except -1:
+        """Make every one of these ids, at most max_id, have a slot.
+
+        Where slots are scattered afterwards, their numbers are written, if asked for.
+        """
+        cdef int64_t done = 0
+        if not self.dense and self.used >= self.next_look:      # amortised: each at twice the size
+            self.next_look = 2 * self.used
+            self.gather()
         if self.dense and max_id >= self.room:
             if max_id >= SMALL and max_id // SPARSE >= self.seen() + count:
                 self.scatter()
             else:
                 self.grow(max_id + 1)
         if self.dense:
-            if max_id >= self.used:
-                self.used = max_id + 1
+            self.used = max(self.used, max_id + 1)
             return 0
+        while done < count:
+            with nogil:
+                done += self.find_or_add(
+                    ids + done, count - done, numbers + done if numbers != NULL else NULL)
+            if done < count:
+                self.make_room(self.used + 1)
+        return 0
+
+    cdef int make_room(self, int64_t want) except -1:
+        """For so many scattered slots in all; by doubling, so that it is seldom asked for."""
+        if want > MOST:
+            raise MemoryError("more features than 2^32; --max-features bounds the model")
+        self.grow(want)
+        if self.ids_room < self.room:
+            self.ids = <int64_t*>mapped(self.ids, self.ids_room * 8, self.room * 8)
+            self.ids_room = self.room
+        if self.mask + 1 < 2 * <uint64_t>self.room:
+            self.rehash(2 * <uint64_t>self.room)
+        return 0
+
+    cdef int64_t find_or_add(
+        self, const int64_t* ids, int64_t count, int64_t* numbers
+    ) noexcept nogil:
+        """One walk over the ids, the memory of those to come fetched ahead.
+
+        Returns how many are done: fewer than count when there is no room for a new one.
+        """
+        cdef uint32_t* cells = self.cells
+        cdef int64_t* known = self.ids
+        cdef uint64_t mask = self.mask, cell
+        cdef int64_t i, used = self.used
+        cdef int64_t room = min(self.room, self.ids_room, <int64_t>((mask + 1) // 2))
         for i in range(count):
-            if find(self, ids[i]) < 0:
-                self.add(ids[i])
-        if self.used >= self.next_look:         # amortised: each look at twice the size
-            self.next_look = 2 * self.used
-            self.gather()
-        return 0
-
-    cdef int index(self, const int64_t* ids, int64_t count, int64_t* numbers) except -1:
-        """Slot numbers of ids that are known to be here."""
-        cdef int64_t i
-        with nogil:
-            for i in range(count):
-                numbers[i] = find(self, ids[i])
-        return 0
-
-    cdef int64_t add(self, int64_t id) except -1:
-        """Give a new id the next slot (scattered only)."""
-        cdef uint64_t cell
-        cdef int64_t place
-        if 2 * (<uint64_t>self.used + 1) > self.mask:
-            self.rehash(2 * (self.mask + 1))
-        if self.used == self.ids_room:
-            self.widen_ids(2 * self.ids_room)
-        self.grow(self.used + 1)
-        place = self.used
-        cell = spread(id) & self.mask
-        while self.keys[cell] >= 0:
-            cell = (cell + 1) & self.mask
-        self.keys[cell] = id
-        self.places[cell] = place
-        self.ids[place] = id
-        self.used += 1
-        return place
-
-    def widen_ids(self, int64_t room):
-        cdef int64_t* ids = <int64_t*>realloc(self.ids, <size_t>room * 8)
-        if ids == NULL:
-            raise MemoryError("no memory for the feature index; --max-features bounds the model")
-        self.ids = ids
-        self.ids_room = room
+            if i + FAR < count:
+                streamlearn_fetch(&cells[spread(ids[i + FAR]) & mask])
+                cell = spread(ids[i + NEAR]) & mask
+                if cells[cell]:
+                    streamlearn_fetch(&known[cells[cell] - 1])
+            cell = spread(ids[i]) & mask
+            while cells[cell] and known[cells[cell] - 1] != ids[i]:
+                cell = (cell + 1) & mask
+            if not cells[cell]:
+                if used == room:
+                    count = i
+                    break
+                known[used] = ids[i]
+                used += 1
+                cells[cell] = <uint32_t>used
+            if numbers != NULL:
+                numbers[i] = <int64_t>cells[cell] - 1
+        self.used = used
+        return count
 
     cdef int sort(self) except -1:
         """Bring `order` up to date, so that sums run by rising id wherever the slots live."""
+        cdef int64_t bytes = self.used * <int64_t>sizeof(Keyed), i, top = 0
         cdef Keyed* pairs
-        cdef int64_t i
+        cdef Keyed* spare
+        cdef int shift = 0
         if self.dense or self.sorted == self.used:
             return 0
-        pairs = <Keyed*>malloc(<size_t>self.used * sizeof(Keyed))
-        free(self.order)
-        self.order = <int64_t*>malloc(<size_t>self.used * 8)
-        self.sorted = 0
-        if pairs == NULL or self.order == NULL:
-            free(pairs)
-            raise MemoryError("no memory to sort the features; --max-features bounds the model")
+        streamlearn_unmap(self.order, <size_t>self.sorted * sizeof(Keyed))
+        self.order, self.sorted = NULL, 0
+        pairs = <Keyed*>mapped(NULL, 0, bytes)
+        try:
+            spare = <Keyed*>mapped(NULL, 0, bytes)
+        except MemoryError:
+            streamlearn_unmap(pairs, <size_t>bytes)
+            raise
         with nogil:
             for i in range(self.used):
                 pairs[i].id = self.ids[i]
                 pairs[i].number = i
-            qsort(pairs, <size_t>self.used, sizeof(Keyed), by_id)
-            for i in range(self.used):
-                self.order[i] = pairs[i].number
-        free(pairs)
-        self.sorted = self.used
+                top |= self.ids[i]
+            while shift < 63 and top >> shift:
+                deal(pairs, spare, self.used, shift)
+                pairs, spare = spare, pairs
+                shift += DIGIT
+            streamlearn_unmap(spare, <size_t>bytes)
+        self.order, self.sorted = pairs, self.used
         return 0
 
     cdef int rehash(self, uint64_t cells) except -1:
         """Build the table anew with this many cells (a power of two)."""
-        cdef int64_t* keys = <int64_t*>malloc(cells * 8)
-        cdef int64_t* places = <int64_t*>malloc(cells * 8)
-        cdef uint64_t cell
+        cdef uint32_t* table = <uint32_t*>mapped(NULL, 0, <int64_t>cells * 4)
+        cdef uint64_t mask = cells - 1, cell
         cdef int64_t i
-        if keys == NULL or places == NULL:
-            free(keys)
-            free(places)
-            raise MemoryError("no memory for the feature index; --max-features bounds the model")
-        free(self.keys)
-        free(self.places)
-        self.keys, self.places, self.mask = keys, places, cells - 1
-        for cell in range(cells):
-            keys[cell] = -1
-        for i in range(self.used):
-            cell = spread(self.ids[i]) & self.mask
-            while keys[cell] >= 0:
-                cell = (cell + 1) & self.mask
-            keys[cell] = self.ids[i]
-            places[cell] = i
+        with nogil:
+            for i in range(self.used):
+                if i + FAR < self.used:
+                    streamlearn_fetch(&table[spread(self.ids[i + FAR]) & mask])
+                cell = spread(self.ids[i]) & mask
+                while table[cell]:
+                    cell = (cell + 1) & mask
+                table[cell] = <uint32_t>(i + 1)
+            streamlearn_unmap(self.cells, <size_t>(self.mask + 1) * 4)
+        self.cells, self.mask = table, mask
         return 0
 
     cdef int scatter(self) except -1:
         """From dense to scattered: the touched slots move together, the index is made."""
         cdef char* old = self.base
         cdef int64_t had = self.room, span = self.used, i, n = 0, count = self.seen()
-        cdef uint64_t cells = 4096
-        self.base, self.room = NULL, 0
+        self.base, self.room, self.used = NULL, 0, 0
         try:
-            self.grow(count + 1)
+            self.make_room(count + 1)
         except MemoryError:
-            self.base, self.room = old, had
+            streamlearn_unmap(self.base, <size_t>(self.room * self.size))
+            self.forget_index()
+            self.base, self.room, self.used = old, had, span
             raise
-        self.widen_ids(max(count + 1, 1024))
-        for i in range(span):
-            if touched(old + i * self.size):
-                memcpy(self.base + n * self.size, old + i * self.size, self.size)
-                self.ids[n] = i
-                n += 1
-        streamlearn_unmap(old, <size_t>(had * self.size))
-        self.used = n
-        self.sorted = 0
+        with nogil:
+            for i in range(span):
+                if touched(old + i * self.size):
+                    memcpy(self.base + n * self.size, old + i * self.size, <size_t>self.size)
+                    self.find_or_add(&i, 1, NULL)
+                    n += 1
+            streamlearn_unmap(old, <size_t>(had * self.size))
         self.dense = False
-        while cells < 4 * <uint64_t>(n + 1):
-            cells *= 2
-        self.rehash(cells)
         self.next_look = 2 * (n + SMALL // FULL)
         return 0
 
@@ -227,7 +249,7 @@ cdef class Slots:
         for i in range(count):
             if self.ids[i] > top:
                 top = self.ids[i]
-        if self.dense or top >= FULL * count:
+        if top >= FULL * count:
             return 0
         self.base, self.room = NULL, 0
         try:
@@ -235,13 +257,31 @@ cdef class Slots:
         except MemoryError:
             self.base, self.room = old, had
             raise
-        for i in range(count):
-            memcpy(self.base + self.ids[i] * self.size, old + i * self.size, self.size)
-        streamlearn_unmap(old, <size_t>(had * self.size))
-        free(self.keys)
-        free(self.places)
-        free(self.ids)
-        self.keys = self.places = self.ids = NULL
+        with nogil:
+            for i in range(count):
+                memcpy(self.base + self.ids[i] * self.size, old + i * self.size,
+                       <size_t>self.size)
+            streamlearn_unmap(old, <size_t>(had * self.size))
+        self.forget_index()
         self.dense = True
         self.used = top + 1
         return 0
+
+
+cdef void deal(const Keyed* pairs, Keyed* to, int64_t count, int shift) noexcept nogil:
+    """One pass of a radix sort: by DIGIT bits of the ids, those alike as they came."""
+    cdef int64_t[1 << DIGIT] places
+    cdef int64_t i, begin = 0, many
+    cdef int64_t digits = (1 << DIGIT) - 1
+    for i in range(digits + 1):
+        places[i] = 0
+    for i in range(count):
+        places[(pairs[i].id >> shift) & digits] += 1
+    for i in range(digits + 1):
+        many = places[i]
+        places[i] = begin
+        begin += many
+    for i in range(count):
+        many = (pairs[i].id >> shift) & digits
+        to[places[many]] = pairs[i]
+        places[many] += 1

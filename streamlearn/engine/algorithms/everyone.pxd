@@ -2,11 +2,15 @@
 # The order makes their sums the same wherever the slots live.
 from libc.stdint cimport int64_t
 
+cdef struct Keyed:
+    int64_t id
+    int64_t number           # of its slot
+
 cdef struct Everyone:
     char* slots
     int64_t size
     int64_t used
-    const int64_t* order     # slot numbers by rising id; NULL: they are in order
+    const Keyed* order       # slots by rising id; NULL: they are in order
 
 cdef extern from *:
     """
@@ -16,4 +20,4 @@ cdef extern from *:
 
 
 cdef inline char* nth(const Everyone* all, int64_t i) noexcept nogil:
-    return all.slots + (all.order[i] if all.order != NULL else i) * all.size
+    return all.slots + (all.order[i].number if all.order != NULL else i) * all.size
