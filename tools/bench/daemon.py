@@ -30,7 +30,8 @@ from workloads import rcv1_like, short_rows, vw_form
 from streamlearn import Client
 
 ANYWHERE = "tcp://127.0.0.1:*"
-STREAMLEARN = [sys.executable, "-m", "streamlearn"]
+# -P: what is installed, not the sources in the folder we are in.
+STREAMLEARN = [sys.executable, "-P", "-m", "streamlearn"]
 
 
 @contextmanager

@@ -29,8 +29,8 @@ from typing import Any
 
 from workloads import dense, rcv1_like, vw_form, wide
 
-PYTHON = sys.executable
-STREAMLEARN = [PYTHON, "-m", "streamlearn"]
+PYTHON = [sys.executable, "-P"]  # what is installed, not the sources in the folder we are in
+STREAMLEARN = [*PYTHON, "-m", "streamlearn"]
 QUIET = ["--progress", "none", "-o", os.devnull]
 
 PARSE = """
@@ -55,7 +55,7 @@ kind(loss=loss, penalty="l1", alpha=1e-5, max_iter=1, tol=None, shuffle=False).f
 RIVER = """
 import itertools, sys
 from river import linear_model, optim
-model = linear_model.LogisticRegression(optim.FTRLProximal(), l1=1e-5)
+model = linear_model.LogisticRegression(optim.FTRLProximal(l1=1.0))
 for line in itertools.islice(open(sys.argv[1]), int(sys.argv[2])):
     label, *items = line.split()
     x = {k: float(v) for k, v in (item.split(":") for item in items)}
@@ -97,7 +97,7 @@ def sides(path: Path, loss: str, wide_ids: bool, rows: int) -> list[Side]:
     """Everybody who can take part."""
     fit = [*STREAMLEARN, "fit", "--loss", loss, *QUIET]
     found = [
-        Side("parse only", [PYTHON, "-c", PARSE, str(path)]),
+        Side("parse only", [*PYTHON, "-c", PARSE, str(path)]),
         Side("averagesl", [*fit, "--algo", "averagesl", str(path)]),
         Side("adaptivesl", [*fit, "--algo", "adaptivesl", str(path)]),
         Side("averagesl, 1 thread", [*fit, "--algo", "averagesl", "--threads", "1", str(path)]),
@@ -105,14 +105,14 @@ def sides(path: Path, loss: str, wide_ids: bool, rows: int) -> list[Side]:
         Side("wc -l", ["wc", "-l", str(path)]),
     ]
     if importlib.util.find_spec("vowpalwabbit"):
-        vw = [PYTHON, "-m", "vowpalwabbit", "--quiet", "-b", "24" if wide_ids else "18", "-d",
+        vw = [*PYTHON, "-m", "vowpalwabbit", "--quiet", "-b", "24" if wide_ids else "18", "-d",
               str(vw_form(path))]  # fmt: skip
         kind = ["--loss_function", "logistic"] if loss == "logistic" else []
         found += [Side("VW --ftrl", [*vw, "--ftrl", *kind]), Side("VW", [*vw, *kind])]
     if importlib.util.find_spec("sklearn"):
-        found.append(Side("scikit-learn", [PYTHON, "-c", SKLEARN, str(path), loss]))
+        found.append(Side("scikit-learn", [*PYTHON, "-c", SKLEARN, str(path), loss]))
     if importlib.util.find_spec("river") and loss == "logistic":
-        words = [PYTHON, "-c", RIVER, str(path), str(RIVER_ROWS)]
+        words = [*PYTHON, "-c", RIVER, str(path), str(RIVER_ROWS)]
         found.append(Side("river (a part)", words, rows / RIVER_ROWS))
     if shutil.which("liblinear-train") and loss == "logistic":
         words = ["liblinear-train", "-q", "-s", "6", str(path), os.devnull]
