@@ -45,6 +45,9 @@ cdef class Conversion:
         self, const Reading* reading, const double* candidates, double* out) noexcept nogil
     cdef double margin(self, Block block, int64_t row) noexcept nogil
     cdef void without(self, Reading* reading, double share, double weight) noexcept nogil
+    cdef void add_costs(
+        self, const Reading* reading, const double* candidates, double units,
+        double* costs) noexcept nogil
     cdef double recent_gradient(self, Recent recent, Slots sums, double* bias) except -1.0
     cdef double largest_curvature(self, Recent recent, double curvature) except -1.0
     cdef int choose_smoothness(self, Recent recent, Loss loss, double curvature) except -1

@@ -1,16 +1,16 @@
 # The conversion of every coordinate that was ever touched, the choice of L, and the certificate.
 # A pure read: slots are looked at through `reading`, which settles a copy.
-from libc.math cimport copysign, fabs, isfinite, sqrt
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.math cimport copysign, fabs, isfinite, rint, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 
+from streamlearn.engine.algorithms.everyone cimport Keyed
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.block cimport Block
 from streamlearn.engine.loss cimport Loss
 from streamlearn.engine.recent cimport Recent
-from streamlearn.engine.slots cimport (
-    Slots, fetch_in_order, find, id_in_order, slot_in_order, spread, touched,
-)
+from streamlearn.engine.slots cimport Slots, by_id, find, forget, id_of, spread, touched
 
 from streamlearn.errors import Divergence
 
@@ -18,7 +18,14 @@ cdef enum:
     STEPS = 10                 # L is looked for at L_hat * 2^k, k = -6 .. 3
     LOWEST = -6
     POWER_STEPS = 12           # of the power iteration: within a step of 2 of the largest, surely
-    AHEAD = 16                 # slots fetched ahead of a walk
+
+# Costs are counted in units of this share of the loss: far below any difference that matters.
+cdef double UNIT = 2.0 ** -40
+
+# A weight that is kept, and what it adds to the objective.
+cdef struct Kept:
+    double weight
+    double cost
 
 
 cdef int falling(const void* a, const void* b) noexcept nogil:
@@ -62,6 +69,20 @@ cdef class Conversion:
         for s in range(STEPS):
             out[s] = converted(point, reading.gradient, candidates[s] * reading.scale,
                                reading.penalty)
+
+    cdef void add_costs(
+        self, const Reading* reading, const double* candidates, double units, double* costs
+    ) noexcept nogil:
+        """Count b|w| + l2/2 w^2 under each L of STEPS in whole units, negative ones to take it out.
+
+        Sums of whole numbers are exact, so that the order of the slots does not matter.
+        """
+        cdef double[STEPS] weights
+        cdef int s
+        self.weights(reading, candidates, weights)
+        for s in range(STEPS):
+            costs[s] += rint(units * (reading.penalty * fabs(weights[s])
+                                      + 0.5 * self.l2 * weights[s] * weights[s]))
 
     cdef double margin(self, Block block, int64_t row) noexcept nogil:
         """The margin of a row under the weights served."""
@@ -173,14 +194,14 @@ cdef class Conversion:
         """
         cdef double top = self.largest_curvature(recent, curvature) + self.l2
         cdef double[STEPS] candidates
-        cdef double[STEPS] penalties
+        cdef double[STEPS] costs
         cdef double[STEPS] losses
         cdef double[STEPS] margins
         cdef double[STEPS] weights
-        cdef double best, value, slope, part, bias_part, x
+        cdef double best, value, slope, part, bias_part, x, units = 0.0
         cdef Slots parts = Slots(8)
         cdef Reading reading
-        cdef int64_t i, row, k, number, rows = 0, j = 0
+        cdef int64_t i, row, k, number, rows = len(recent)
         cdef int s, chosen = 0
         cdef char* slot
         cdef Block block
@@ -188,34 +209,37 @@ cdef class Conversion:
         self.smoothness = max(top, 2.0 * self.l2)
         if part > 0.5 * self.total:
             return 0
-        self.slots.sort()
-        parts.sort()
         for s in range(STEPS):
             candidates[s] = max(top * 2.0 ** (s + LOWEST), 2.0 * self.l2)
-            penalties[s] = losses[s] = 0.0
+            costs[s] = losses[s] = 0.0
+        for block in (recent.old, recent.young):
+            for row in range(recent.first(block), block.rows):
+                loss(0.0, block.labels[row], &value, &slope)
+                units += block.weights[row] * value
+        units = rows / (UNIT * units) if units > 0.0 else 1.0 / UNIT
         with nogil:
             for i in range(-1, self.slots.used):
-                fetch_in_order(self.slots, i + AHEAD)
-                slot = self.bias if i < 0 else slot_in_order(self.slots, i)
+                slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
                 if slot == NULL or not touched(slot):
                     continue
                 self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
-                x = bias_part
-                if i >= 0:           # both by rising id: side by side
-                    while j < parts.used and id_in_order(parts, j) < id_in_order(self.slots, i):
-                        j += 1
-                    x = 0.0
-                    if j < parts.used and id_in_order(parts, j) == id_in_order(self.slots, i):
-                        x = (<double*>slot_in_order(parts, j))[0]
+                self.without(&reading, bias_part if i < 0 else 0.0, part)
+                self.add_costs(&reading, candidates, units, costs)
+            for i in range(parts.used):          # as if all of their gradient were old, so far
+                x = (<double*>(parts.base + i * 8))[0]
+                number = find(self.slots, id_of(parts, i)) if x != 0.0 else -1
+                if number < 0 or not touched(self.slots.base + number * self.slots.size):
+                    continue
+                slot = self.slots.base + number * self.slots.size + self.offset
+                self.kernel.read(self.algorithm, slot, True, &reading)
+                self.without(&reading, 0.0, part)
+                self.add_costs(&reading, candidates, -units, costs)
+                self.kernel.read(self.algorithm, slot, True, &reading)
                 self.without(&reading, x, part)
-                self.weights(&reading, candidates, weights)
-                for s in range(STEPS):
-                    penalties[s] += (reading.penalty * fabs(weights[s])
-                                     + 0.5 * self.l2 * weights[s] * weights[s])
+                self.add_costs(&reading, candidates, units, costs)
         for block in (recent.old, recent.young):
             with nogil:
                 for row in range(recent.first(block), block.rows):
-                    rows += 1
                     for s in range(STEPS):
                         margins[s] = 0.0
                     for k in range(block.offsets[row] - 1, block.offsets[row + 1]):
@@ -239,10 +263,9 @@ cdef class Conversion:
                     for s in range(STEPS):
                         loss(margins[s], block.labels[row], &value, &slope)
                         losses[s] += block.weights[row] * value
-        best = losses[0] / max(rows, 1) + penalties[0]
-        for s in range(1, STEPS):
-            value = losses[s] / max(rows, 1) + penalties[s]
-            if value < best:
+        for s in range(STEPS):
+            value = losses[s] / max(rows, 1) + costs[s] / units
+            if s == 0 or value < best:
                 best, chosen = value, s
         self.smoothness = candidates[chosen]
         return 0
@@ -276,31 +299,29 @@ cdef class Conversion:
         Labels were learned as (label - shift) * scale; weights are handed out unscaled.
         """
         cdef int64_t* ids = <int64_t*>malloc(<size_t>(self.slots.used + 1) * 8)
-        cdef double* weights = <double*>malloc(<size_t>(self.slots.used + 1) * 8)
+        cdef Kept* kept = <Kept*>malloc(<size_t>(self.slots.used + 1) * sizeof(Kept))
         cdef Reading reading
         cdef double w, strength, violation = 0.0, off, penalty = 0.0, bias = 0.0, unit = 1.0 / scale
-        cdef double total = 0.0, value, slope
+        cdef double total = 0.0, value, slope, cost
         cdef int64_t i, n = 0, seen = 0, row
         cdef char* slot
         cdef Block block
         cdef bint finite = True
-        if ids == NULL or weights == NULL:
+        if ids == NULL or kept == NULL:
             free(ids)
-            free(weights)
+            free(kept)
             raise MemoryError("no memory for the weights of a snapshot")
         try:
-            self.slots.sort()
             with nogil:
                 for i in range(-1, self.slots.used):
-                    fetch_in_order(self.slots, i + AHEAD)
-                    slot = self.bias if i < 0 else slot_in_order(self.slots, i)
+                    slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
                     if slot == NULL or not touched(slot):
                         continue
                     self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
                     w = self.weight(&reading, i >= 0, self.smoothness, &strength)
                     finite &= (isfinite(w) and isfinite(reading.gradient)
                                and isfinite(reading.penalty) and isfinite(reading.scale))
-                    penalty += reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
+                    cost = reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
                     # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
                     if w == 0.0:
                         off = fabs(reading.gradient) - reading.penalty
@@ -309,12 +330,12 @@ cdef class Conversion:
                     if off > violation:
                         violation = off
                     if i < 0:
-                        bias = w * unit
+                        bias, penalty = w * unit, cost
                         continue
                     seen += 1
                     if w != 0.0:
-                        ids[n] = id_in_order(self.slots, i)
-                        weights[n] = w * unit
+                        ids[n] = id_of(self.slots, i)
+                        kept[n].weight, kept[n].cost = w * unit, cost
                         n += 1
             if not finite:
                 raise Divergence(self.t, 0, "the sums of learning have left the finite numbers by "
@@ -325,10 +346,12 @@ cdef class Conversion:
                         loss(self.margin(block, row), (block.labels[row] - shift) * scale,
                              &value, &slope)
                         total += block.weights[row] * value
-            kept_ids, kept_weights = (<char*>ids)[:8 * n], (<char*>weights)[:8 * n]
+            kept_ids = PyBytes_FromStringAndSize(NULL, 8 * n)
+            kept_weights = PyBytes_FromStringAndSize(NULL, 8 * n)
+            penalty = in_order(ids, kept, n, self.slots.dense, penalty, kept_ids, kept_weights)
         finally:
             free(ids)
-            free(weights)
+            free(kept)
         # Labels were scaled for the squared loss only: a gradient scales with them, a loss with
         # their square. What overflows is not told.
         mean_loss = total / len(recent) * unit * unit if len(recent) else None
@@ -348,3 +371,22 @@ cdef class Conversion:
                 "smoothness": self.smoothness if self.converts else None,
             },
         }
+
+
+cdef double in_order(
+    const int64_t* ids, const Kept* kept, int64_t count, bint sorted, double penalty,
+    bytes to_ids, bytes to_weights,
+) except? -1.0:
+    """Write ids and weights by rising id; returns the penalty with their costs, added likewise."""
+    cdef int64_t* id = <int64_t*><char*>to_ids
+    cdef double* weight = <double*><char*>to_weights
+    cdef Keyed* order = by_id(ids, count) if count and not sorted else NULL
+    cdef int64_t i, place
+    with nogil:
+        for i in range(count):
+            place = i if order == NULL else order[i].number
+            id[i] = ids[place]
+            weight[i] = kept[place].weight
+            penalty += kept[place].cost
+        forget(order, count)
+    return penalty

@@ -38,6 +38,10 @@ cdef class Slots:
     cdef int sort(self) except -1
 
 
+cdef Keyed* by_id(const int64_t* ids, int64_t count) except NULL
+cdef void forget(Keyed* pairs, int64_t count) noexcept nogil
+
+
 cdef inline bint touched(const char* slot) noexcept nogil:
     """The first word of every slot is a time stamp; 0 means never seen."""
     return (<const int64_t*>slot)[0] != 0
@@ -52,17 +56,12 @@ cdef inline char* slot_in_order(Slots slots, int64_t i) noexcept nogil:
     return slots.base + in_order(slots, i) * slots.size
 
 
-cdef inline void fetch_in_order(Slots slots, int64_t i) noexcept nogil:
-    """Have the i-th slot by rising id brought near; for a walk in order, some steps ahead."""
-    cdef char* slot
-    if not slots.dense and i < slots.used:
-        slot = slots.base + slots.order[i].number * slots.size
-        streamlearn_fetch(slot)
-        streamlearn_fetch(slot + slots.size - 1)       # it may lie on two cache lines
-
-
 cdef inline int64_t id_in_order(Slots slots, int64_t i) noexcept nogil:
     return i if slots.dense else slots.order[i].id
+
+
+cdef inline int64_t id_of(Slots slots, int64_t number) noexcept nogil:
+    return number if slots.dense else slots.ids[number]
 
 
 cdef inline uint64_t spread(int64_t id) noexcept nogil:

@@ -66,7 +66,7 @@ cdef class Slots:
     cdef void forget_index(self) noexcept:
         streamlearn_unmap(self.cells, <size_t>(self.mask + 1) * 4)
         streamlearn_unmap(self.ids, <size_t>self.ids_room * 8)
-        streamlearn_unmap(self.order, <size_t>self.sorted * sizeof(Keyed))
+        forget(self.order, self.sorted)
         self.cells, self.ids, self.order = NULL, NULL, NULL
         self.mask = self.ids_room = self.sorted = 0
 
@@ -174,32 +174,13 @@ cdef class Slots:
         return count
 
     cdef int sort(self) except -1:
-        """Bring `order` up to date, so that sums run by rising id wherever the slots live."""
-        cdef int64_t bytes = self.used * <int64_t>sizeof(Keyed), i, top = 0
-        cdef Keyed* pairs
-        cdef Keyed* spare
-        cdef int shift = 0
+        """Bring `order` up to date, for a walk by rising id wherever the slots live."""
         if self.dense or self.sorted == self.used:
             return 0
-        streamlearn_unmap(self.order, <size_t>self.sorted * sizeof(Keyed))
+        forget(self.order, self.sorted)
         self.order, self.sorted = NULL, 0
-        pairs = <Keyed*>mapped(NULL, 0, bytes)
-        try:
-            spare = <Keyed*>mapped(NULL, 0, bytes)
-        except MemoryError:
-            streamlearn_unmap(pairs, <size_t>bytes)
-            raise
-        with nogil:
-            for i in range(self.used):
-                pairs[i].id = self.ids[i]
-                pairs[i].number = i
-                top |= self.ids[i]
-            while shift < 63 and top >> shift:
-                deal(pairs, spare, self.used, shift)
-                pairs, spare = spare, pairs
-                shift += DIGIT
-            streamlearn_unmap(spare, <size_t>bytes)
-        self.order, self.sorted = pairs, self.used
+        self.order = by_id(self.ids, self.used)
+        self.sorted = self.used
         return 0
 
     cdef int rehash(self, uint64_t cells) except -1:
@@ -266,6 +247,34 @@ cdef class Slots:
         self.dense = True
         self.used = top + 1
         return 0
+
+
+cdef Keyed* by_id(const int64_t* ids, int64_t count) except NULL:
+    """ids[0], ids[1], ... with their places, by rising id; count > 0. To be let go by `forget`."""
+    cdef int64_t bytes = count * <int64_t>sizeof(Keyed), i, top = 0
+    cdef Keyed* pairs = <Keyed*>mapped(NULL, 0, bytes)
+    cdef Keyed* spare
+    cdef int shift = 0
+    try:
+        spare = <Keyed*>mapped(NULL, 0, bytes)
+    except MemoryError:
+        forget(pairs, count)
+        raise
+    with nogil:
+        for i in range(count):
+            pairs[i].id = ids[i]
+            pairs[i].number = i
+            top |= ids[i]
+        while shift < 63 and top >> shift:
+            deal(pairs, spare, count, shift)
+            pairs, spare = spare, pairs
+            shift += DIGIT
+        forget(spare, count)
+    return pairs
+
+
+cdef void forget(Keyed* pairs, int64_t count) noexcept nogil:
+    streamlearn_unmap(pairs, <size_t>count * sizeof(Keyed))
 
 
 cdef void deal(const Keyed* pairs, Keyed* to, int64_t count, int shift) noexcept nogil:
