@@ -280,7 +280,21 @@ class Client:
         return self.hello
 
     def request(self, do: str, **body: Any) -> dict[str, Any]:
-        """Any command, answered; raises Refusal when the answer is an error."""
+        """Any command, answered; raises Refusal when the answer is an error.
+
+        A daemon that is busy is asked again for as long as a silent one would be.
+        """
+        deadline = time.monotonic() + self.timeout
+        while True:
+            reply = self.ask(do, body)
+            if reply["ok"]:
+                return reply
+            if reply["code"] != "BUSY" or time.monotonic() > deadline:
+                raise refused(reply)
+            self.wait_for_room(reply)
+
+    def ask(self, do: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One command, and its reply whatever it is."""
         self.number -= 1
         message = wire.pack({"v": wire.NEWEST, "id": self.number, "do": do, **body})
         self.requests[self.number] = message
@@ -290,10 +304,7 @@ class Client:
                 self.hear()
         finally:
             self.requests.pop(self.number, None)
-        reply = self.answers.pop(self.number)
-        if not reply["ok"]:
-            raise refused(reply)
-        return reply
+        return self.answers.pop(self.number)
 
     def hear(self) -> None:
         """Take one reply, whatever it answers; what stays unanswered for long is sent again."""
@@ -329,7 +340,7 @@ class Client:
         if code in TURNED_AWAY:
             self.batches[seq].turned_away = True
             if seq == oldest:
-                time.sleep(BUSY_SECONDS)
+                self.wait_for_room(reply)
         else:
             batch = self.batches.pop(seq)
             self.bytes_waiting -= len(batch.message)
@@ -339,6 +350,10 @@ class Client:
         # Only when it is the turn of the oldest can those behind it be taken.
         if self.batches and next(iter(self.batches.values())).turned_away:
             self.send_again([batch for batch in self.batches.values() if batch.turned_away])
+
+    def wait_for_room(self, reply: dict[str, Any]) -> None:
+        """What the daemon says, within reason, or a moment."""
+        time.sleep(min(max(reply.get("wait", 0.0), BUSY_SECONDS), self.timeout))
 
     def resend(self) -> None:
         """Everything unanswered once more: the daemon tells what it knows from what is new."""

@@ -25,7 +25,7 @@ CODES = {
     "BAD_VERSION": "a version of the protocol that is not spoken here",
     "BAD_LINE": "at least one row cannot be learned from; nothing of the batch was learned",
     "TOO_LARGE": "a message beyond the limit; send smaller batches",
-    "BUSY": "the queue is full; send again later",
+    "BUSY": "the queue is full, or this client is one too many or too fast; send again later",
     "SEQ_GAP": "a batch before this one has not arrived; send again from `expected`",
     "STORAGE": "the state folder cannot be written; nothing was learned, predictions go on",
     "DIVERGED": "learning left the finite numbers and has stopped; predictions go on",

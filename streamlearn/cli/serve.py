@@ -24,6 +24,7 @@ from streamlearn.daemon import logs
 from streamlearn.daemon.disk import Disk
 from streamlearn.daemon.learning import Every
 from streamlearn.daemon.ledger import Ledger
+from streamlearn.daemon.limits import allow_files
 from streamlearn.daemon.notify import Manager
 from streamlearn.daemon.server import Options, Server
 from streamlearn.daemon.state import StateFolder
@@ -37,7 +38,7 @@ PLACES = {
     "bind_feed": ("feed", FEED_PORT),
     "bind_publish": ("publish", PUBLISH_PORT),
 }
-RELOADED = ("publish_every", "checkpoint_every", "log_level")
+RELOADED = ("publish_every", "checkpoint_every", "max_clients", "max_rate", "log_level")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     given = table.collect(args, table.SERVE)
     log = logs.start(value(given, "log"), value(given, "log_level"))
     check_places(given)
+    if warning := allow_files(value(given, "max_clients")):
+        log.warning(warning)
     folder = None
     if "state" in given:
         disk = Disk(os.environ.get("STREAMLEARN_FAILPOINT"))
@@ -118,6 +121,8 @@ def options_of(given: dict[str, Any]) -> Options:
         checkpoint_every=value(given, "checkpoint_every"),
         queue_bytes=value(given, "queue_bytes"),
         max_message=value(given, "max_message"),
+        max_clients=value(given, "max_clients"),
+        max_rate=value(given, "max_rate"),
         keys=KeyFolder(given["keys"]) if "keys" in given else None,
         manager=Manager(os.environ.get("NOTIFY_SOCKET"), os.environ.get("WATCHDOG_USEC")),
     )
@@ -186,6 +191,8 @@ def reload(args: argparse.Namespace, before: dict[str, Any], server: Server) -> 
             log.error("the list of keys stays as it is: %s", error)
     server.learning.publish_every = Every(*value(given, "publish_every"))
     server.learning.checkpoint_every = value(given, "checkpoint_every")
+    server.limits.clients = value(given, "max_clients")
+    server.limits.rate = value(given, "max_rate")
     server.inbox.nudge()  # it may wait for what was due before
     log.setLevel(value(given, "log_level").upper())
     changed = {k for k in {*given, *before} if given.get(k) != before.get(k)}

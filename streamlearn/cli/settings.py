@@ -106,6 +106,11 @@ def read_bytes(text: str) -> int:
         raise ValueError("expected a number of bytes, such as 65536, 64k or 16M") from None
 
 
+def read_rate(text: str) -> int:
+    """Bytes a second; 0 is any number."""
+    return 0 if text == "0" else read_bytes(text)
+
+
 def read_seconds(text: str) -> float:
     """A time, such as 30s or 0.5s; 0 is never."""
     try:
@@ -328,6 +333,16 @@ DAEMON = (
         "queue_bytes", read_bytes, "what may wait to be learned; beyond it: BUSY", "64M", "BYTES"
     ),
     Setting("max_message", read_bytes, "largest request that is taken", "16M", "BYTES"),
+    Setting(
+        "max_clients", read_count, "clients served at a time; 0 is any number", "4096", "N"
+    ),
+    Setting(
+        "max_rate",
+        read_rate,
+        "what each client may send in a second; beyond it: BUSY; 0 is any amount",
+        "0",
+        "BYTES",
+    ),
     Setting("log", one_of("text", "json"), "form of the log on stderr", "text", "text|json"),
     Setting(
         "log_level",

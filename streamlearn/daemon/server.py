@@ -28,6 +28,7 @@ from streamlearn.daemon.guard import Guard
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, refusal
 from streamlearn.daemon.ledger import Ledger
+from streamlearn.daemon.limits import Limits
 from streamlearn.daemon.notify import Manager
 from streamlearn.daemon.publisher import Publisher
 from streamlearn.daemon.state import StateFolder
@@ -57,6 +58,8 @@ class Options:
     checkpoint_every: float = 60.0
     queue_bytes: int = 64 << 20
     max_message: int = wire.MAX_MESSAGE
+    max_clients: int = 4096
+    max_rate: int = 0  # bytes a second from each client
     manager: Manager = field(default_factory=Manager)
     keys: KeyFolder | None = None
 
@@ -78,6 +81,7 @@ class Server:
         self.max_message = options.max_message
         self.reader, self.block = Parser("any"), Block()
         self.inbox = Inbox(options.queue_bytes)
+        self.limits = Limits(options.max_clients, options.max_rate)
         self.replies: deque[tuple[list[bytes], bytes]] = deque()
         self.awake = False
         self.began = time.time()
@@ -272,6 +276,7 @@ class Server:
             if number is not None and type(number) not in (int, str):
                 number = None
                 raise Refusal("BAD_REQUEST", "'id' is a whole number or a string")
+            self.limits.admit(who.name if who else frames[0], len(body), time.monotonic())
             if self.guard:
                 check_role(request.get("do"), who)
             answer = partial(self.answer, route, number)
@@ -388,7 +393,7 @@ class Server:
             "predictions": self.predictions,
             "feed_messages": self.feed_messages,
             "bad_frames": self.bad_frames,
-            "busy": self.busy,
+            "busy": self.busy + self.limits.turned_away,
             "lost_replies": self.lost_replies,
             "refused_keys": self.guard.refused if self.guard else 0,
             "subscribers": sum(self.publisher.subscribers.values()),
