@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from streamlearn.catalogue import ALGORITHMS, PARAMETERS, resolve
+from streamlearn.catalogue import ALGORITHMS, PARAMETERS, idle, resolve, taken
 from streamlearn.engine.block import Block
 from streamlearn.errors import DataError, Divergence, UsageError
 from streamlearn.model import Model
@@ -62,8 +62,9 @@ def line_up(
     one algorithm alone (own) wins over what is shared. With `refused` given, an algorithm that
     cannot do what is asked of it is put there, with the reason, as long as others can.
     """
+    phases = shared.get("phase_one", ())
     for name in shared:
-        if not any(name in ALGORITHMS[algo].parameters for algo in algos):
+        if not any(name in ever_taken(algo, phases) for algo in algos):
             users = [a.name for a in ALGORITHMS.values() if name in a.parameters]
             raise UsageError(
                 f"{PARAMETERS[name].flag} means nothing to {', '.join(algos)} "
@@ -73,15 +74,19 @@ def line_up(
         if algo not in algos:
             raise UsageError(f"--set {algo}: it takes no part; the algorithms are "
                              f"{', '.join(algos)}")
-    entrants = []
+    entrants: list[Entrant] = []
     for algo in algos:
-        taken = {k: v for k, v in shared.items() if k in ALGORITHMS[algo].parameters}
-        taken.update(own.get(algo, {}))
-        many = [name for name, values in taken.items() if len(values) > 1]
+        mine = own.get(algo, {})
+        names = ever_taken(algo, mine.get("phase_one", phases))
+        tried = {**{k: v for k, v in shared.items() if k in names}, **mine}
+        many = [name for name, values in tried.items() if len(values) > 1]
         try:
-            for choice in product(*taken.values()):
-                settings = resolve(algo, loss, dict(zip(taken, choice, strict=True)))
-                entrants.append(Entrant(settings, {name: settings[name] for name in many}))
+            for choice in product(*tried.values()):
+                given = dict(zip(tried, choice, strict=True))
+                settings = resolve(algo, loss, meant(algo, loss, given, mine))
+                entrant = Entrant(settings, {n: settings[n] for n in many if n in settings})
+                if entrant.settings not in [e.settings for e in entrants]:
+                    entrants.append(entrant)
         except UsageError as error:
             if refused is None:
                 raise
@@ -90,6 +95,22 @@ def line_up(
     if refused and not entrants:
         raise next(iter(refused.values()))
     return entrants
+
+
+def ever_taken(algo: str, phases: Sequence[str]) -> set[str]:
+    """The parameters that an algorithm takes with any of these first phases."""
+    return set().union(*(taken(algo, {"phase_one": p}) for p in phases), taken(algo, {}))
+
+
+def meant(
+    algo: str, loss: str, given: Mapping[str, Any], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Without what is shared but, beside the rest, means nothing to this algorithm."""
+    defaults = taken(algo, given)
+    known = {k: v for k, v in given.items() if k in defaults or k in own}
+    checked = {k: PARAMETERS[k].check(v) for k, v in known.items()}
+    without = idle({"algo": algo, "loss": loss, **defaults, **checked})
+    return {k: v for k, v in known.items() if k in own or k not in without}
 
 
 # ---- what they are judged by ---------------------------------------------------------------------
@@ -159,7 +180,7 @@ class Contender:
     entrant: Entrant
     training: Training
     features: int = 0  # values learned from
-    seconds: float = 0.0  # of a processor, in learning alone
+    seconds: float = 0.0  # of a processor, in learning alone (batch methods: in solving)
     diverged: Divergence | None = None
     curve: list[dict[str, Any]] = field(default_factory=list)
     model: Model | MulticlassModel | None = None
@@ -184,11 +205,14 @@ class Contender:
 
     def finish(self, test: TestSet) -> None:
         """The model that `fit` would write, judged."""
+        begin = time.thread_time()
         try:
             model = self.training.model()
         except Divergence as error:  # in the examples that a warm-up had kept waiting
             self.diverged = error
             return
+        if ALGORITHMS[self.entrant.algo].batch:  # it has learned just now
+            self.seconds += time.thread_time() - begin
         self.model, self.figures = model, test.judge(model)
         if not self.curve or self.curve[-1]["examples"] < model.t:
             self.add_point(model, self.figures)

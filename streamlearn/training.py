@@ -21,6 +21,7 @@ from streamlearn.catalogue import (
     learner_class,
     make_learner,
     make_multiclass,
+    steadier,
 )
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
@@ -193,7 +194,8 @@ class Training:
         try:
             self.learner.learn(block)
         except Divergence as error:
-            raise Divergence(error.example, error.line, f"{name}: {error.what}") from error
+            what = f"{name}: {error.what}; {steadier(self.settings)}"
+            raise Divergence(error.example, error.line, what) from error
 
     def blocks(
         self, sources: Iterable[Source], bad: BadLines, ring: Sequence[Block] | None = None

@@ -6,13 +6,14 @@ spec are made from it. It learns nothing itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from streamlearn.catalogue.algorithms import ALGORITHMS, STREAMING, Algorithm
-from streamlearn.catalogue.parameters import PARAMETERS, Parameter
+from streamlearn.catalogue.parameters import MANY, PARAMETERS, Parameter
 from streamlearn.engine.learner import Learner
 from streamlearn.errors import UsageError
 
@@ -22,16 +23,20 @@ __all__ = [
     "DEFAULT_LOSS",
     "HAVE_A_MEAN",
     "LOSSES",
+    "MANY",
     "PARAMETERS",
     "STREAMING",
     "Algorithm",
     "Parameter",
     "engine_spec",
+    "idle",
     "learner_class",
     "make_learner",
     "make_multiclass",
     "nearest",
     "resolve",
+    "steadier",
+    "taken",
 ]
 
 
@@ -70,34 +75,105 @@ def resolve(algo: str, loss: str, given: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"--algo {algo}: no such algorithm; {nearest(algo, ALGORITHMS)}")
     if loss not in LOSSES:
         raise UsageError(f"--loss {loss}: no such loss; {nearest(loss, LOSSES)}")
-    entry = ALGORITHMS[algo]
-    refuse_loss(entry, loss)
-    names, defaults = list(entry.parameters), dict(entry.defaults)
+    refuse_loss(ALGORITHMS[algo], loss)
+    defaults = taken(algo, given)
+    who = f"--algo {algo}"
     if algo == "optimalsl":
-        first = phase_one(given.get("phase_one", PARAMETERS["phase_one"].default))
-        names += [name for name in first.parameters if name not in names]
-        inner = {k: v for k, v in first.defaults.items() if k not in entry.parameters}
-        defaults = {**inner, **defaults, "growing": True}  # ftrl too minimises the mean loss
+        first = phase_one(given)
         refuse_loss(first, loss)
-        if first.name not in ("sgd", "asgd"):  # the averages of SGD mean nothing to others
-            names = [n for n in names if n in first.parameters or n not in AVERAGED]
+        who += f" with --phase-one {first.name}"
     for name in given:
         if name not in PARAMETERS:
             raise UsageError(f"{name}: no such parameter; {nearest(name, PARAMETERS)}")
-        if name not in names:
-            users = [a.name for a in ALGORITHMS.values() if name in a.parameters]
+        if name not in defaults:
+            users = [a.name for a in ALGORITHMS.values() if name in a.parameters and a.name != algo]
             raise UsageError(
-                f"{PARAMETERS[name].flag} means nothing to --algo {algo} "
+                f"{PARAMETERS[name].flag} means nothing to {who} "
                 f"(it is a parameter of {', '.join(users)})"
             )
     settings: dict[str, Any] = {"algo": algo, "loss": loss}
-    for name in names:
-        parameter = PARAMETERS[name]
-        default = defaults.get(name, parameter.default)
-        value = parameter.check(given[name]) if name in given else default
+    for name, default in defaults.items():
+        value = PARAMETERS[name].check(given[name]) if name in given else default
         settings[name] = default if value is None else value
+    for name, reason in idle(settings).items():
+        if name in given and settings[name] != defaults[name]:
+            raise UsageError(
+                f"{PARAMETERS[name].flag} {given[name]} has no effect with {reason}; leave it out"
+            )
     refuse_nonsense(settings, given)
     return settings
+
+
+def taken(algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of an algorithm, and of its first phase if it has one, with their defaults."""
+    entry = ALGORITHMS[algo]
+    names, defaults = list(entry.parameters), dict(entry.defaults)
+    if algo == "optimalsl":
+        first = phase_one(given)
+        names += [name for name in first.parameters if name not in names]
+        inner = {k: v for k, v in first.defaults.items() if k not in entry.parameters}
+        defaults = {**inner, **defaults, "growing": True}  # ftrl too minimises the mean loss
+        if "stiffness" in first.parameters:  # orda and ssg go astray with less
+            defaults["l2"] = first.defaults["l2"]
+        if first.name not in ("sgd", "asgd"):  # the averages of SGD mean nothing to others
+            names = [n for n in names if n in first.parameters or n not in AVERAGED]
+    return {name: defaults.get(name, PARAMETERS[name].default) for name in names}
+
+
+def idle(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters that have no effect beside the others: each with what makes it idle."""
+    found = {}
+    algo, kind = settings["algo"], settings.get("regularizer")
+    if kind:
+        why = f"--regularizer {kind}"
+        if kind == "kl":
+            why += ", whose weights are non-negative and add up to the radius"
+        own = () if algo == "optimalsl" else ("l1", "l2")  # its objective has them in any case
+        for name in (*own, "gamma", "enhanced", "damping", "radius"):
+            if name not in REGULARIZERS[kind]:
+                found[name] = why
+    if "t0" in settings and "schedule" in settings:  # fobos
+        steps = settings["schedule"]
+        for name in ("eta",) if steps == "inverse" else ("t0", "step_cap"):
+            found[name] = f"--schedule {steps}"
+    if settings.get("weights") == "linear":
+        name = "phase_one_alpha" if algo == "optimalsl" else "alpha"
+        found[name] = "--weights linear, which averages the whole run"
+    if "p" in settings and settings["p"] is not None:
+        found["p_factor"] = found["dimension"] = f"--p {settings['p']:g}"
+    elif "p" in settings and not settings["dimension"]:
+        found["p_factor"] = "an unknown --dimension"
+    return found
+
+
+# What each regulariser of rda reads.
+REGULARIZERS = {
+    "l1l2": ("l1", "l2", "damping"),
+    "l1": ("l1", "gamma", "enhanced"),
+    "l2": ("l2", "damping"),
+    "box": ("gamma", "radius"),
+    "l2ball": ("gamma", "radius"),
+    "l1ball": ("gamma", "radius"),
+    "kl": ("gamma", "radius"),
+}
+
+STEADIER = {
+    "eta": "lower --eta",
+    "gamma": "raise --gamma",
+    "l2": "raise --l2",
+    "t0": "leave --t0 at auto",
+    "step_cap": "leave --step-cap at auto",
+    "damping": "leave --damping at auto",
+    "stiffness": "raise --stiffness",
+    "radius": "lower --radius",
+}
+
+
+def steadier(settings: Mapping[str, Any]) -> str:
+    """What a user can do about learning that diverges, in the flags of this very algorithm."""
+    without = idle(settings)
+    advice = [text for name, text in STEADIER.items() if name in settings and name not in without]
+    return " or ".join(filter(None, [", ".join(["scale the values", *advice[:-1]]), *advice[-1:]]))
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,13 +204,14 @@ def refuse_loss(entry: Algorithm, loss: str) -> None:
 AVERAGED = ("t0", "step_cap", "l1_step", "weights", "phase_one_alpha")
 
 
-def phase_one(name: str) -> Algorithm:
-    """The algorithm of a first phase: any that streams, but for optimalsl itself."""
-    return ALGORITHMS[PARAMETERS["phase_one"].check(name)]
+def phase_one(given: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of the first phase: any that streams, but for optimalsl itself."""
+    parameter = PARAMETERS["phase_one"]
+    return ALGORITHMS[parameter.check(given.get("phase_one", parameter.default))]
 
 
 # Their steps are multiples of 1/l2.
-DIVIDE_BY_L2 = {"sgd", "asgd", "lastsl", "averagesl", "optimalsl", "orda", "ssg", "epochgd"}
+DIVIDE_BY_L2 = {"sgd", "asgd", "lastsl", "averagesl", "orda", "ssg", "epochgd"}
 
 # Regularisers of rda whose iterates are summed over a gap without walking through it.
 HAVE_A_MEAN = ("l1l2", "l1", "l2")
@@ -142,24 +219,22 @@ HAVE_A_MEAN = ("l1l2", "l1", "l2")
 
 def refuse_nonsense(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Pairs of settings that make no sense together, each with its sentence."""
-    algo = settings["algo"]
+    inner = settings.get("phase_one", settings["algo"])
     if "evidence" in given and "evidence" in settings and settings.get("l1", 0.0) > 0.0:
         raise UsageError("--l1 and --evidence are two penalties for adaptivesl; give one of them")
     schedule = settings.get("schedule")
-    divides = schedule == "inverse" or (schedule is None and algo in DIVIDE_BY_L2)
-    if divides and settings.get("l2", 1.0) < 1e-15:
+    divides = inner in DIVIDE_BY_L2 or (inner == "fobos" and schedule == "inverse")
+    if divides and settings["l2"] < 1e-15:
         raise UsageError(
-            f"--l2 {settings['l2']:g}: expected a number >= 1e-15, since --algo {algo} has steps "
-            "in units of 1/l2"
+            f"--l2 {settings['l2']:g}: expected a number >= 1e-15, since {inner} has steps in "
+            "units of 1/l2"
         )
-    if schedule == "inverse" and algo != "fobos" and settings.get("phase_one") != "fobos":
-        raise UsageError(f"--schedule inverse needs l2, which --algo {algo} does not have")
     if settings.get("point") == "mean" and settings["regularizer"] not in HAVE_A_MEAN:
         raise UsageError(
             f"--point mean with --regularizer {settings['regularizer']}: the mean is kept for "
             f"{', '.join(HAVE_A_MEAN)} only; leave --point at last"
         )
-    if schedule in ("sqrt", "constant") and settings["eta"] * settings.get("l2", 0.0) >= 1.0:
+    if inner == "fobos" and not divides and settings["eta"] * settings["l2"] >= 1.0:
         raise UsageError(
             f"--eta {settings['eta']:g} with --l2 {settings['l2']:g}: eta * l2 must stay below 1, "
             "or the ridge overshoots"
@@ -216,6 +291,7 @@ def engine_spec(settings: Mapping[str, Any]) -> dict[str, Any]:
 # These algorithms and regularisers of rda look at all features, by rising id.
 SWEEPS = {"ssg", "smidas", "l1ball", "l2ball", "kl"}
 BEYOND = 1e300  # no bound; finite, since a state must be
+STEPS = {"constant": 0, "sqrt": 1, "inverse": 2}  # as the engine numbers them
 
 # ---- from settings to (kernel, what the first examples are for, scalars of the kernel) -----------
 
@@ -249,10 +325,10 @@ def _adaptive(settings: Mapping[str, Any]) -> Kernel:
 
 
 def _forward(settings: Mapping[str, Any]) -> Kernel:
-    if settings["schedule"] == "inverse":
+    fobos = "fobos" in (settings["algo"], settings.get("phase_one"))
+    if fobos and settings["schedule"] == "inverse":
         return _sgd(settings, "sgd")
     theta = settings.get("theta")
-    fobos = "fobos" in (settings["algo"], settings.get("phase_one"))
     return (
         "forward",
         None,
@@ -260,7 +336,7 @@ def _forward(settings: Mapping[str, Any]) -> Kernel:
             "l1": settings["l1"],
             "l2": settings["l2"] if fobos else 0.0,  # tg has no ridge
             "eta": settings["eta"],
-            "constant": settings["schedule"] == "constant",
+            "steps": STEPS[settings["schedule"]],
             "every": settings.get("truncate_every", 1),
             "theta": BEYOND if theta is None else theta,
             "P": 1.0,
@@ -315,13 +391,17 @@ def _perceptron(settings: Mapping[str, Any]) -> Kernel:
 
 
 def _mirror(settings: Mapping[str, Any]) -> Kernel:
-    scalars = {name: settings[name] for name in ("l1", "eta", "p")}
+    p = settings["p"]
+    if p is None:
+        dimension = settings["dimension"]
+        p = max(2.0, settings["p_factor"] * math.log(dimension)) if dimension else 10.0
+    scalars = {"l1": settings["l1"], "eta": settings["eta"], "p": p}
     return "mirror", None, {**scalars, "exact": settings["shrinks"] == "all"}
 
 
 def _ball(settings: Mapping[str, Any]) -> Kernel:
     scalars = {"radius": settings["radius"], "eta": settings["eta"]}
-    return "ball", None, {**scalars, "constant": settings["schedule"] == "constant"}
+    return "ball", None, {**scalars, "steps": STEPS[settings["schedule"]]}
 
 
 KERNELS: dict[str, Any] = {

@@ -288,7 +288,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "the newest iterate",
             "2",
             "for few relevant features among many",
-            ("l1", "eta", "p", "shrinks", *_COMMON),
+            ("l1", "eta", "p", "p_factor", "dimension", "shrinks", *_COMMON),
             cost=O_SEEN,
             defaults={"eta": 0.01},
         ),

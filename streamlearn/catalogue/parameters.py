@@ -8,6 +8,8 @@ from typing import Any
 
 from streamlearn.errors import UsageError
 
+MANY = 10**15  # more than anybody counts to; whole numbers beyond 2^63 are none for the engine
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -159,6 +161,7 @@ PARAMETERS: dict[str, Parameter] = {
             "number of examples to come, when known: the suffix is then exact; 0 means unknown",
             0,
             low=0,
+            high=MANY,
         ),
         Parameter(
             "smoothness",
@@ -171,7 +174,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "schedule",
             str,
-            "steps: 1/(l2 (t + t0)) (fobos only), eta/sqrt(t), or eta",
+            "steps: inverse 1/(l2 (t + t0)) of fobos, or eta/t of the others; eta/sqrt(t); eta",
             "sqrt",
             choices=("inverse", "sqrt", "constant"),
         ),
@@ -181,6 +184,7 @@ PARAMETERS: dict[str, Parameter] = {
             "K: thresholds are applied every K-th example, K times as large",
             10,
             low=1,
+            high=MANY,
         ),
         Parameter(
             "theta",
@@ -285,10 +289,21 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "p",
             float,
-            "exponent of the link, at least 2: 2 ln(dimension) is the theory's, a quarter of it "
-            "is numerically kinder; 2 gives fobos with constant steps",
-            10.0,
+            "exponent of the link, at least 2, which gives fobos with constant steps",
             low=2.0,
+            auto="p_factor ln(dimension) where the dimension is told, else 10",
+        ),
+        Parameter(
+            "p_factor",
+            float,
+            "of ln(dimension), for p: 2 is the theory's, 0.5 is numerically kinder",
+            2.0,
+            low=0.0,
+            open_low=True,
+        ),
+        Parameter(
+            "dimension", int, "how many features there are, for p; 0 means unknown", 0, low=0,
+            high=MANY,
         ),
         Parameter(
             "shrinks",
@@ -317,10 +332,11 @@ PARAMETERS: dict[str, Parameter] = {
             ),
         ),
         Parameter(
-            "iterations", int, "steps of a batch method, from zero at each snapshot", 1000, low=0
+            "iterations", int, "steps of a batch method, from zero at each snapshot", 1000, low=0,
+            high=MANY,
         ),
         Parameter("seed", int, "of the coordinates that scd picks", 0, low=0, high=2**53),
-        Parameter("nonzeros", int, "how many weights grades keeps", 100, low=0),
+        Parameter("nonzeros", int, "how many weights grades keeps", 100, low=0, high=MANY),
         Parameter("bias", bool, "learn a constant term, never penalised by l1", True),
         Parameter(
             "max_features",
@@ -329,6 +345,7 @@ PARAMETERS: dict[str, Parameter] = {
             "ignored and counted; 0 means no bound",
             0,
             low=0,
+            high=MANY,
         ),
     )
 }

@@ -6,6 +6,7 @@ import argparse
 import textwrap
 
 from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, Algorithm, nearest
+from streamlearn.catalogue.algorithms import O_SEEN
 from streamlearn.errors import UsageError
 
 
@@ -16,13 +17,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.name is None:
         for entry in ALGORITHMS.values():
-            print(f"{entry.name:<12} {entry.title}")
+            print(f"{entry.name:<12} {entry.title:<66} {short_cost(entry)}".rstrip())
         print("\n'streamlearn algos NAME' explains one.")
         return 0
     if args.name not in ALGORITHMS:
         raise UsageError(f"no algorithm {args.name!r}; {nearest(args.name, ALGORITHMS)}")
     print(explanation(ALGORITHMS[args.name]))
     return 0
+
+
+def short_cost(entry: Algorithm) -> str:
+    """Where it is more than the non-zeros of an example."""
+    if entry.batch:
+        return "all data in memory"
+    return "O(features seen) an example" if entry.cost == O_SEEN else ""
 
 
 def explanation(entry: Algorithm) -> str:

@@ -1,9 +1,9 @@
 """Many algorithms on one stream, which is parsed once, and one table of how they did.
 
---algo names them, or all of them. A parameter goes to the algorithms that take it; several values
-(--l1 1e-4,1e-5) make one learner each; --set ALGO.PARAMETER=VALUE is for one algorithm alone and
-wins. Each learner becomes what `fit` with its settings would make of it, bit for bit. One that
-diverges says so in its row; the others go on.
+--algo names them; all is every one that streams. A parameter goes to the algorithms that take it;
+several values (--l1 1e-4,1e-5) make one learner each; --set ALGO.PARAMETER=VALUE is for one
+algorithm alone and wins. Each learner becomes what `fit` with its settings would make of it, bit
+for bit. One that diverges says so in its row; the others go on.
 """
 
 from __future__ import annotations
@@ -22,9 +22,18 @@ from streamlearn import picture
 from streamlearn._version import __version__
 from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, STREAMING, nearest
 from streamlearn.cli import settings as table
-from streamlearn.cli.fit import bad_lines, check_files, check_output, classes, opened, shown
+from streamlearn.cli.fit import (
+    bad_lines,
+    check_end,
+    check_files,
+    check_output,
+    classes,
+    costs,
+    opened,
+    shown,
+)
 from streamlearn.cli.stderr import say, warn
-from streamlearn.comparison import Comparison, Contender, TestSet, line_up
+from streamlearn.comparison import Comparison, Contender, TestSet, ever_taken, line_up
 from streamlearn.container import write_file
 from streamlearn.errors import Divergence, UsageError
 from streamlearn.meter import sorted_by_class
@@ -49,11 +58,15 @@ def several(setting: table.Setting) -> table.Setting:
 
 
 def read_algos(text: str) -> list[str]:
-    return list(STREAMING) if text == ALL else several(table.FIT["algo"]).read(text)
+    """Names with commas between; `all` stands for all that stream."""
+    names = [
+        name for part in text.split(",") for name in (STREAMING if part == ALL else (part,))
+    ]
+    return several(table.FIT["algo"]).read(",".join(names))
 
 
-ALGO = table.Setting("algo", read_algos, "the algorithms, with commas between, or all", ALL,
-                     "NAME,...|all")
+ALGO = table.Setting("algo", read_algos, "the algorithms, with commas between; all is those that "
+                     "stream", ALL, "NAME,...|all")
 RUN = (ALGO, *(s for s in table.RUN if s.name not in ("algo", "threads")))
 LEARNING = tuple(several(s) for s in table.LEARNING)
 COMPARE = {s.name: s for s in (*RUN, *LEARNING, *table.READING)}
@@ -70,7 +83,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", metavar="N", help="learners at work at a time "
                         "(default: as many as there are processors)")
     table.add_flags(parser.add_argument_group("what is learned"), RUN)
-    learning = parser.add_argument_group("parameters", "each goes to the algorithms that take it")
+    learning = parser.add_argument_group(
+        "parameters", f"each goes to the algorithms that take it. {costs()}"
+    )
     learning.add_argument(
         "--set", action="append", default=[], metavar="ALGO.PARAMETER=VALUE[,...]",
         help="for one algorithm alone; may be given again",
@@ -87,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     threads, many = read_threads(args.threads), classes(given)
     entrants = chosen(given, loss, args.set)
     check_files([*files, args.test], passes)
+    for entrant in entrants:
+        check_end(entrant.algo, files)
     if args.plot:
         check_output(args.plot, [*files, args.test])
         picture.check(args.plot)
@@ -134,7 +151,7 @@ def chosen(given: dict[str, Any], loss: str, sets: Sequence[str]) -> list[Any]:
         for name, value in given.items()
         if name in PARAMETERS
     }
-    refused: dict[str, UsageError] | None = {} if len(algos) == len(STREAMING) else None
+    refused: dict[str, UsageError] | None = {} if set(algos) >= set(STREAMING) else None
     entrants = line_up(algos, loss, shared, read_sets(sets), refused)
     for algo, error in (refused or {}).items():
         say(f"note: {algo} takes no part: {error}")
@@ -152,10 +169,10 @@ def read_sets(sets: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
             raise UsageError(f"--set {text}: expected ALGO.PARAMETER=VALUE, as in sgd.l2=1e-4")
         if algo not in ALGORITHMS:
             raise UsageError(f"--set {text}: no such algorithm; {nearest(algo, ALGORITHMS)}")
-        taken = dict.fromkeys(ALGORITHMS[algo].parameters)
-        if name not in taken:
+        known = dict.fromkeys(ever_taken(algo, PARAMETERS["phase_one"].choices))
+        if name not in known:
             raise UsageError(f"--set {text}: {algo} takes no such parameter; "
-                             f"{nearest(name, taken)}")
+                             f"{nearest(name, known)}")
         try:
             own.setdefault(algo, {})[name] = COMPARE[name].read(value.strip())
         except ValueError as error:

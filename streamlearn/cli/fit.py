@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from streamlearn._version import __version__
-from streamlearn.catalogue import ALGORITHMS, PARAMETERS, resolve
+from streamlearn.catalogue import ALGORITHMS, PARAMETERS, STREAMING, resolve, steadier
+from streamlearn.catalogue.algorithms import O_SEEN
 from streamlearn.cli import settings as table
 from streamlearn.cli.progress import Progress
 from streamlearn.cli.rows import check_stdin
@@ -43,10 +46,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("what is learned")
     table.add_flags(run, table.RUN)
     names = ", ".join(ALGORITHMS)
-    learning = parser.add_argument_group("parameters", f"each of --algo {names} takes its own")
+    learning = parser.add_argument_group(
+        "parameters", f"each of --algo {names} takes its own. {costs()}"
+    )
     table.add_flags(learning, table.LEARNING)
     reading = parser.add_argument_group("reading")
     table.add_flags(reading, (*table.READING, *table.PROGRESS))
+
+
+def costs() -> str:
+    """Who costs more than the non-zeros of each example."""
+    wide = [a.name for a in STREAMING.values() if a.cost == O_SEEN]
+    batch = [a.name for a in ALGORITHMS.values() if a.batch]
+    return (
+        f"An example costs O(its non-zeros), but with {', '.join(wide)}, and rda with l1ball or "
+        f"kl, O(features seen); {', '.join(batch)} keep all examples in memory and solve at the "
+        "end: `streamlearn algos NAME` tells"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,11 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if policy == "quarantine":
         check_output(aside, [*inputs, args.output, *([args.save_state] if args.save_state else ())])
     training = resumed(args.resume, given) if args.resume else fresh(given)
-    if ALGORITHMS[training.settings["algo"]].batch and "-" in files:
-        raise UsageError(
-            f"--algo {training.settings['algo']} keeps all examples in memory and solves at the "
-            "end, which an endless pipe never reaches; name files"
-        )
+    check_end(training.settings["algo"], files)
     kind = given.get("progress", "table")
     if kind == "jsonl":
         many = {"max_classes": training.max_classes} if training.multiclass else {}
@@ -113,7 +125,7 @@ def warn_of_trouble(training: Training) -> None:
         warn(
             f"learning was unstable: its mean loss {sums['loss'] / sums['weight']:.4g} is far "
             f"above {sums['baseline'] / sums['weight']:.4g}, that of a model without weights. "
-            "Scale the values, leave --t0 and --step-cap at auto, raise --l2 or lower --eta"
+            f"You may {steadier(training.settings)}"
         )
     if total and total != sums["examples"]:
         warn(
@@ -132,6 +144,18 @@ def check_files(files: list[str], passes: int) -> None:
         if passes > 1 and (path == "-" or Path(path).is_fifo()):
             raise UsageError(f"--passes {passes}: a pipe can be read only once; name files")
     check_stdin(files)
+
+
+def check_end(algo: str, files: list[str]) -> None:
+    """A method that needs all examples at once must be sure that there is a last one."""
+    for path in files:
+        mode = os.fstat(sys.stdin.fileno()).st_mode if path == "-" else os.stat(path).st_mode
+        if ALGORITHMS[algo].batch and not stat.S_ISREG(mode):
+            raise UsageError(
+                f"--algo {algo} keeps all examples in memory and solves at the end, which an "
+                f"endless pipe never reaches; name files, which "
+                f"{'stdin' if path == '-' else path} is not"
+            )
 
 
 def check_output(path: str, others: Sequence[str] = ()) -> None:

@@ -21,6 +21,7 @@ from streamlearn.catalogue import (
     DEFAULT_ALGORITHM,
     DEFAULT_LOSS,
     LOSSES,
+    MANY,
     PARAMETERS,
     Parameter,
     nearest,
@@ -82,11 +83,11 @@ def read_policy(text: str) -> str:
 
 def read_count(text: str) -> int:
     try:
-        if (count := int(text)) >= 0:
+        if 0 <= (count := int(text)) <= MANY:
             return count
     except ValueError:
         pass
-    raise ValueError("expected a whole number >= 0")
+    raise ValueError(f"expected a whole number >= 0 and <= {MANY:g}")
 
 
 def read_threads(text: str) -> int:
@@ -181,6 +182,18 @@ def known(table: Mapping[str, Any]) -> Callable[[str], str]:
     return read
 
 
+def defaults_in_words(parameter: Parameter) -> str:
+    """The default, and whose default is another one."""
+    words = [as_typed("auto" if parameter.auto else parameter.default)]
+    others = {a.name: a.defaults[parameter.name] for a in ALGORITHMS.values()
+              if a.defaults.get(parameter.name, parameter.default) != parameter.default}
+    return "; ".join([*words, *(f"{name} {as_typed(value)}" for name, value in others.items())])
+
+
+def as_typed(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
 def parameter_setting(parameter: Parameter) -> Setting:
     """A catalogue parameter as a setting; only its text form is new."""
 
@@ -199,12 +212,11 @@ def parameter_setting(parameter: Parameter) -> Setting:
             raise ValueError(f"expected {parameter.range}") from None
 
     about = parameter.help + (f"; auto: {parameter.auto}" if parameter.auto else "")
-    default = "auto" if parameter.auto else parameter.default
     return Setting(
         parameter.name,
         read,
         about,
-        default,
+        defaults_in_words(parameter),
         "|".join(parameter.choices) or ("N" if parameter.kind is int else "X"),
         switch=parameter.kind is bool,
     )

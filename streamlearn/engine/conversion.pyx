@@ -19,6 +19,9 @@ cdef enum:
     LOWEST = -6
     POWER_STEPS = 12           # of the power iteration: within a step of 2 of the largest, surely
 
+# L when nothing curves: no feature among the recent rows, and no ridge.
+cdef double LEAST = 1e-30
+
 # Costs are counted in units of this share of the loss: far below any difference that matters.
 cdef double UNIT = 2.0 ** -40
 
@@ -199,6 +202,7 @@ cdef class Conversion:
         cdef double[STEPS] margins
         cdef double[STEPS] weights
         cdef double best, value, slope, part, bias_part, x, units = 0.0
+        cdef double least = max(2.0 * self.l2, LEAST)
         cdef Slots parts = Slots(8)
         cdef Reading reading
         cdef int64_t i, row, k, number, rows = len(recent)
@@ -206,11 +210,11 @@ cdef class Conversion:
         cdef char* slot
         cdef Block block
         part = self.recent_gradient(recent, parts, &bias_part)
-        self.smoothness = max(top, 2.0 * self.l2)
+        self.smoothness = max(top, least)
         if part > 0.5 * self.total:
             return 0
         for s in range(STEPS):
-            candidates[s] = max(top * 2.0 ** (s + LOWEST), 2.0 * self.l2)
+            candidates[s] = max(top * 2.0 ** (s + LOWEST), least)
             costs[s] = losses[s] = 0.0
         for block in (recent.old, recent.young):
             for row in range(recent.first(block), block.rows):
@@ -339,7 +343,7 @@ cdef class Conversion:
                         n += 1
             if not finite:
                 raise Divergence(self.t, 0, "the sums of learning have left the finite numbers by "
-                                 "now; scale the values and labels, or raise --l2")
+                                 "now; scale the values and labels")
             for block in (recent.old, recent.young):
                 with nogil:
                     for row in range(recent.first(block), block.rows):

@@ -275,7 +275,7 @@ cdef class Learner:
             self.broken = Divergence(
                 before + second - rows.first + 1, block.lines[second],
                 f"learning diverged with loss {self.spec['loss']}: the margin left the finite "
-                "numbers. Scale the values, raise --l2, or leave --t0 at auto")
+                "numbers")
             raise self.broken
         return 0
 

@@ -155,7 +155,58 @@ def test_a_name_that_cannot_be_shown_is_escaped(run, tmp_path: Path, data: Path)
 
 
 def test_batch_methods_refuse_a_pipe_and_learn_from_files(run, data: Path) -> None:
-    assert "name files" in run("fit", "--algo", "scd", stdin=GOOD, code=64).stderr
+    for words in (("fit",), ("compare", "--test", data)):
+        for place in ("-", "/dev/stdin"):
+            shown = run(*words, "--algo", "scd", place, stdin=GOOD, code=64)
+            assert "name files, which " in shown.stderr
     run("fit", data, "--algo", "scd", "--l1", "0.01", "--iterations", "50000", "-o", "m.sl")
     facts = json.loads(run("inspect", "m.sl", "--json").stdout)
     assert facts["certificate"]["violation"] < 1e-9
+
+
+def test_batch_methods_refuse_a_named_pipe_at_once(run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "endless")
+    with open(os.open(tmp_path / "endless", os.O_RDWR), "wb"):  # somebody might write to it
+        shown = run("fit", "endless", "--algo", "grades", "--loss", "squared", code=64)
+    assert "name files, which endless is not" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--total",), ("--max-features",), ("--max-nonzeros",), ("--multiclass", "--max-classes"),
+     ("--algo", "tg", "--truncate-every"), ("--algo", "scd", "--iterations"),
+     ("--algo", "grades", "--loss", "squared", "--nonzeros")],
+    ids=lambda words: words[-1],
+)
+def test_numbers_that_nobody_counts_to_are_refused_with_the_bound(run, data: Path, flags) -> None:
+    if flags == ("--total",):
+        flags = ("--algo", "averagesl", "--total")
+    shown = run("fit", data, *flags, "1" + "0" * 20, code=64)
+    assert f"{flags[-1]} 100000000000000000000: expected a whole number" in shown.stderr
+    assert "<= 1e+15" in shown.stderr
+
+
+def test_help_tells_who_costs_more_and_whose_default_is_another(run) -> None:
+    shown = " ".join(run("fit", "--help").stdout.decode().split())
+    assert "but with ssg, smidas, l1ball, and rda with l1ball or kl, O(features seen)" in shown
+    assert "scd, detcd, grades keep all examples in memory" in shown
+    assert "(default: 1e-05; adaptivesl 0; ftrl 1)" in shown
+    assert "O(features seen) an example" in run("algos").stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("flags", "advice"),
+    [
+        (("--algo", "tg", "--eta", "1e9"), "scale the values or lower --eta"),
+        (("--algo", "sgd", "--t0", "0", "--l2", "1e-9"),
+         "scale the values, raise --l2, leave --t0 at auto or leave --step-cap at auto"),
+        (("--algo", "rda", "--regularizer", "l1", "--gamma", "1e-12"),
+         "scale the values or raise --gamma"),
+    ],
+    ids=lambda x: x[1] if isinstance(x, tuple) else "",
+)
+def test_a_divergence_is_met_with_flags_that_the_algorithm_has(run, tmp_path, flags, advice):
+    rows = "".join(f"{(-1) ** i * 3 * i} 1:{i % 7 + 1} 2:{i % 5 - 3}\n" for i in range(1, 400))
+    (tmp_path / "wild.svm").write_text(rows)
+    shown = run("fit", "wild.svm", "--loss", "squared", *flags, code=65)
+    assert shown.stderr.rstrip().endswith(advice)

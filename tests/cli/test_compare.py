@@ -1,19 +1,23 @@
 """`compare`: one reading of the data, many learners, each what `fit` alone would make of it."""
 
 import importlib.util
+import itertools
 import json
 import re
 import struct
+import time
 from itertools import pairwise
 
 import pytest
 
 from streamlearn.catalogue import LOSSES
 from streamlearn.catalogue import STREAMING as ALGORITHMS
-from streamlearn.comparison import FIRST_POINT, Comparison, TestSet, line_up
+from streamlearn.comparison import FIRST_POINT, Comparison, Contender, TestSet, line_up
+from streamlearn.engine.block import Block
+from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
 from streamlearn.sources import open_source
-from streamlearn.training import BadLines
+from streamlearn.training import BadLines, Training
 
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="matplotlib (extra plot) is missing"
@@ -308,6 +312,50 @@ def test_what_makes_no_sense_is_refused(run, data, judged_by, words, said):
     assert shown.stdout == b""
     for text in said:
         assert text in shown.stderr
+
+
+def test_a_first_phase_gets_its_parameters_and_its_own_need_of_a_ridge():
+    shared = {"phase_one": ["smidas", "orda", "tg"], "eta": [0.05], "p": [3.0, 5.0]}
+    entrants = line_up(["optimalsl", "smidas"], "logistic", shared, {})
+    held = [(e.algo, e.settings.get("phase_one"), e.settings.get("p"), e.settings.get("l2"))
+            for e in entrants]
+    assert held == [
+        ("optimalsl", "smidas", 3.0, 1e-5), ("optimalsl", "smidas", 5.0, 1e-5),
+        ("optimalsl", "orda", None, 0.1), ("optimalsl", "tg", None, 1e-5),
+        ("smidas", None, 3.0, None), ("smidas", None, 5.0, None),
+    ]  # fmt: skip
+    assert entrants[0].varied == {"phase_one": "smidas", "p": 3.0}
+    own = {"optimalsl": {"phase_one": ["smidas"], "p": [4.0]}}
+    (entrant,) = line_up(["optimalsl"], "logistic", {}, own)
+    assert entrant.settings["p"] == 4.0
+
+
+def test_what_is_shared_goes_only_where_it_has_an_effect():
+    shared = {"regularizer": ["kl", "l1"], "l1": [0.1, 0.2]}
+    entrants = line_up(["rda"], "logistic", shared, {})
+    assert [e.varied["regularizer"] for e in entrants] == ["kl", "l1", "l1"]
+    with pytest.raises(UsageError, match="no effect with --regularizer kl"):
+        line_up(["rda"], "logistic", {}, {"rda": {"regularizer": ["kl"], "l1": [0.1]}})
+
+
+def test_all_may_stand_beside_others(compare):
+    rows = compare("--algo", "all,scd", "--iterations", "1000")
+    assert [row["algo"] for row in rows][-2:] == ["l1ball", "scd"]
+
+
+def test_the_time_of_a_batch_method_is_that_of_its_solution(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(time, "thread_time", lambda: next(clock))
+    block = Block()
+    Parser("binary").parse(b"1 1:1\n-1 2:1\n", 0, 13, block)
+    spent = {}
+    for algo in ("scd", "sgd"):
+        (entrant,) = line_up([algo], "logistic", {}, {})
+        contender = Contender(entrant, Training(entrant.settings))
+        contender.learn(block, "here", None)
+        contender.finish(TestSet([block], "logistic"))
+        spent[algo] = contender.seconds
+    assert spent == {"scd": 2, "sgd": 1}  # to learn, and to solve
 
 
 def test_line_up_refuses_by_itself():

@@ -11,6 +11,7 @@ import numpy as np
 
 from streamlearn.catalogue import LOSSES, engine_spec, make_learner, resolve
 from streamlearn.catalogue import STREAMING as ALGORITHMS
+from streamlearn.comparison import meant
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 
@@ -130,7 +131,7 @@ def settings_for(algo: str, loss: str, given: dict[str, Any]) -> dict[str, Any]:
     taken = ALGORITHMS[algo].parameters
     base = {name: value for name, value in PENALTY.items() if name in taken and "eta" not in taken}
     base.update(BASE.get(algo, {}))
-    settings = {**base, **given}
+    settings = meant(algo, loss, {**base, **given}, {})
     spec = engine_spec(resolve(algo, loss, settings))
     if spec["converts"] and spec["smoothness"] is None:
         settings["smoothness"] = SMOOTHNESS

@@ -95,6 +95,9 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "offset_root": {"beta": 0.1},
     "stiff_dual": {"stiffness": 300.0, "l2": 1.0},
     "touched_only": {"shrinks": "touched"},
+    "inverse_steps": {"schedule": "inverse", "eta": 0.4},
+    "theorys_link": {"p": "auto", "dimension": 40},
+    "kind_link": {"p": "auto", "dimension": 4000, "p_factor": 0.5},
     "steep_link": {"p": 12.0},
     "euclidean_link": {"p": 2.0},
     "no_threshold": {"threshold": 0.0},
@@ -138,7 +141,9 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "margin": (0.01, 1.0),
     "density": (0.3, 1.0),
     "at_bound": ("refuse", "stop"),
-    "p": (2.0, 3.0, 8.0),
+    "p": ("auto", 2.0, 3.0, 8.0),
+    "p_factor": (0.5, 2.0),
+    "dimension": (0, 20),
     "shrinks": ("all", "touched"),
 }
 # Some algorithms allow more, some losses less.
@@ -195,6 +200,9 @@ def twin_of(algo: str, loss: str, stream: Stream, given: dict[str, Any]) -> Twin
     if algo == "adaptivesl":
         chosen["adaptive_l1"] = chosen.pop("l1") or None
     if algo == "smidas":
+        factor, dimension = chosen.pop("p_factor"), chosen.pop("dimension")
+        if chosen["p"] is None:
+            chosen["p"] = max(2.0, factor * np.log(dimension)) if dimension else 10.0
         chosen["mode"] = {"all": "exact", "touched": "touched"}[chosen.pop("shrinks")]
     if "stiffness" in chosen:
         chosen["Gamma"] = chosen.pop("stiffness")
@@ -753,7 +761,17 @@ def test_adaptivesl_does_not_see_the_unit_of_a_column(loss: str, given: dict[str
         ("averagsl", "logistic", {}, "--algo averagsl: no such algorithm; did you mean 'averagesl"),
         ("neurons", "logistic", {}, "--algo neurons: .* known: .*adaptivesl.*perceptron"),
         ("perceptron", "squared", {}, "--algo perceptron learns two classes; .*logistic, hinge"),
-        ("tg", "logistic", {"schedule": "inverse"}, "--schedule inverse needs l2"),
+        ("rda", "logistic", {"regularizer": "kl", "l1": 0.1}, "--l1 0.1 has no effect with "
+         "--regularizer kl, whose weights are non-negative and add up to the radius"),
+        ("rda", "logistic", {"regularizer": "box", "l2": 5.0}, "no effect with --regularizer box"),
+        ("rda", "logistic", {"radius": 9.0}, "--radius 9.0 has no effect with --regularizer l1l2"),
+        ("fobos", "logistic", {"eta": 3.0}, "--eta 3.0 has no effect with --schedule inverse"),
+        ("fobos", "logistic", {"schedule": "sqrt", "t0": 3.0}, "no effect with --schedule sqrt"),
+        ("averagesl", "logistic", {"alpha": 0.1}, "no effect with --weights linear"),
+        ("smidas", "logistic", {"p": 3.0, "dimension": 9}, "--dimension 9 has no effect with --p"),
+        ("optimalsl", "logistic", {"phase_one": "ftrl", "weights": "suffix"},
+         r"means nothing to --algo optimalsl with --phase-one ftrl \(it is a parameter of aver"),
+        ("optimalsl", "logistic", {"phase_one": "orda", "l2": 0.0}, "since orda has steps in"),
         ("fobos", "logistic", {"schedule": "sqrt", "eta": 2.0, "l2": 0.5}, r"eta \* l2 must stay"),
         ("rda", "squared", {"point": "mean", "regularizer": "box"}, "kept for l1l2, l1, l2 only"),
         ("sgd", "logistik", {}, "--loss logistik: no such loss; did you mean 'logistic'"),
@@ -812,6 +830,17 @@ def test_a_value_out_of_bounds_is_refused_with_the_bounds(name: str) -> None:
         assert PARAMETERS[name].range in str(refusal.value), f"{name}={value!r}"
 
 
+# Parameters that have an effect only beside another one.
+BESIDE = {
+    "alpha": {"weights": "suffix"},
+    "phase_one_alpha": {"weights": "suffix"},
+    "gamma": {"regularizer": "l1"},
+    "enhanced": {"regularizer": "l1"},
+    "radius": {"algo": "rda", "regularizer": "box"},
+    "p_factor": {"dimension": 1000},
+}
+
+
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_a_value_on_the_edge_is_accepted(name: str) -> None:
     p = PARAMETERS[name]
@@ -824,8 +853,10 @@ def test_a_value_on_the_edge_is_accepted(name: str) -> None:
         accepted = [math.nextafter(p.low, math.inf) if p.open_low else p.low, 0.5, 1]
         accepted = [v for v in accepted if p.kind is float or v == int(v)]
         accepted = [v for v in accepted if p.low <= v and (v < p.high or not p.open_high)]
+    beside: dict[str, Any] = BESIDE.get(name, {})
+    entry = CATALOGUE[beside.get("algo", entry.name)]
     for value in accepted:
-        given = {name: p.kind(value)}
+        given = {name: p.kind(value), **{k: v for k, v in beside.items() if k != "algo"}}
         assert resolve(entry.name, loss, given)[name] == value
     if p.auto:
         assert resolve(entry.name, loss, {name: "auto"})[name] is None

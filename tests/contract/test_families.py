@@ -96,7 +96,8 @@ def test_rda_stays_in_its_set_after_gradients_that_cancel(kind: str) -> None:
 @pytest.mark.parametrize("kind", PARAMETERS["regularizer"].choices)
 def test_the_objective_of_rda_holds_the_penalties_of_its_regularizer(kind: str) -> None:
     l1, l2 = {"l1l2": (0.02, 0.5), "l1": (0.02, 0.0), "l2": (0.0, 0.5)}.get(kind, (0.0, 0.0))
-    learner = fresh("rda", "logistic", regularizer=kind, l1=0.02, l2=0.5)
+    given = {name: value for name, value in (("l1", l1), ("l2", l2)) if value}
+    learner = fresh("rda", "logistic", regularizer=kind, **given)
     snapshot = learn(learner, random_stream("logistic", 300, seed=79)).snapshot()
     w, bias = weights_of(snapshot), snapshot["bias"]
     penalty = l1 * np.abs(w).sum() + l2 / 2 * (np.sum(w**2) + bias**2)

@@ -93,7 +93,9 @@ def curvature_bound(loss: str, Z: Array) -> float:
 
 
 def step_size(schedule: str, eta: float, t: int) -> float:
-    """eta_t = eta / sqrt(t), or eta."""
+    """eta_t = eta / t, eta / sqrt(t), or eta."""
+    if schedule == "inverse":
+        return eta / t
     if schedule == "sqrt":
         return eta / sqrt(t)
     if schedule == "constant":

@@ -3,10 +3,11 @@
 #     w <- Pi(w - eta_t g),  Pi(v) = S_c(v) with the c that makes |S_c(v)|_1 = radius
 #
 # A projection moves every non-zero weight: O(features seen) an example.
-from libc.math cimport fabs, sqrt
+from libc.math cimport fabs
 from libc.stdint cimport int64_t
 from streamlearn.engine.algorithms.everyone cimport Everyone, nth
 from streamlearn.engine.algorithms.reading cimport Reading, plain
+from streamlearn.engine.algorithms.schedule cimport rate
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct BallSlot:
@@ -17,12 +18,12 @@ cdef struct Ball:
     int64_t t            # examples learned
     double radius
     double eta
-    bint constant        # steps eta, else eta / sqrt(t)
+    int steps            # which schedule
     double move          # of the example in hand
 
 
 cdef inline void step(Ball* a, double slope) noexcept nogil:
-    a.move = -slope * (a.eta if a.constant else a.eta / sqrt(a.t + 1.0))
+    a.move = -slope * rate(a.steps, a.eta, a.t + 1)
 
 
 cdef inline void update(const Ball* a, BallSlot* slot, double x) noexcept nogil:

@@ -1,11 +1,12 @@
-# forward: fobos and tg with steps eta/sqrt(t) or eta. Three words a coordinate; the last iterate.
+# forward: tg, and fobos with steps of its own. Three words a coordinate; the last iterate.
 #
 # An untouched coordinate shrinks by (1 - eta_t l2) and loses eta_t l1 in size. With P the running
 # product of the factors and Q the running sum of eta l1 / P, v = w/P only loses Q: one subtraction
 # settles any gap. tg thresholds every K-th step, by K times as much, and only where |w| <= theta.
-from libc.math cimport fabs, sqrt
+from libc.math cimport fabs
 from libc.stdint cimport int64_t
 from streamlearn.engine.algorithms.reading cimport Reading, plain
+from streamlearn.engine.algorithms.schedule cimport rate
 from streamlearn.engine.lazy cimport shrink
 
 cdef struct ForwardSlot:
@@ -18,7 +19,7 @@ cdef struct Forward:
     double l1
     double l2
     double eta
-    bint constant        # steps eta, else eta / sqrt(t)
+    int steps            # which schedule
     int64_t every        # K
     double theta
     double P
@@ -30,7 +31,7 @@ cdef struct Forward:
 
 
 cdef inline void begin(Forward* a) noexcept nogil:
-    a.rate = a.eta if a.constant else a.eta / sqrt(a.t + 1.0)
+    a.rate = rate(a.steps, a.eta, a.t + 1)
     a.P_next = a.P * (1.0 - a.rate * a.l2)
 
 

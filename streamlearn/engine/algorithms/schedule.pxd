@@ -1,8 +1,21 @@
 # Schedule: time, step size and ridge of SGD with steps 1/(l2 (t + t0)), in the variable u = n w.
-# Shared by sgd, linear and suffix; says nothing of averages.
+# Shared by sgd, linear and suffix; says nothing of averages. Also the steps of forward and ball.
 from libc.stdint cimport int64_t
 from streamlearn.engine.lazy cimport shrink
-from libc.math cimport copysign
+from libc.math cimport copysign, sqrt
+
+cdef enum Steps:
+    CONSTANT = 0         # eta
+    ROOT = 1             # eta / sqrt(t)
+    INVERSE = 2          # eta / t
+
+
+cdef inline double rate(int steps, double eta, int64_t t) noexcept nogil:
+    """The step size at example t = 1, 2, ..."""
+    if steps == CONSTANT:
+        return eta
+    return eta / sqrt(<double>t) if steps == ROOT else eta / t
+
 
 cdef struct Schedule:
     int64_t t            # examples learned
