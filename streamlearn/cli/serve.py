@@ -52,6 +52,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     given = table.collect(args, table.SERVE)
     log = logs.start(value(given, "log"), value(given, "log_level"))
+    try:
+        serve(args, given, log)
+    except StreamlearnError as error:
+        if value(given, "log") != "json":
+            raise
+        log.critical("%s", error)  # every line of that log is JSON
+        return error.exit_code
+    return 0
+
+
+def serve(args: argparse.Namespace, given: dict[str, Any], log: logging.Logger) -> None:
     check_places(given)
     if warning := allow_files(value(given, "max_clients")):
         log.warning(warning)
@@ -77,13 +88,16 @@ def run(args: argparse.Namespace) -> int:
                 **training.settings,
                 "normalize": training.normalize,
                 "multiclass": training.multiclass,
+                "max_classes": training.max_classes,
+                "max_nonzeros": given.get("max_nonzeros"),
                 **daemon_settings(given),
             },
             lambda running: reload(args, given, running),
             given.get("max_nonzeros"),
         )
         log.info(in_force(training, "serve"))
-        log.info(" ".join(f"{k}={v}" for k, v in daemon_settings(given).items()))
+        shown = {"max_nonzeros": given.get("max_nonzeros"), **daemon_settings(given)}
+        log.info(" ".join(f"{k}={v}" for k, v in shown.items()))
         if folder is None:
             log.warning("no --state: what is learned is lost when the daemon ends")
         server.run()
@@ -92,7 +106,6 @@ def run(args: argparse.Namespace) -> int:
         write("")  # a log that nobody can read is no reason for another exit code
         if folder:
             folder.close()
-    return 0
 
 
 def streaming(given: dict[str, Any]) -> Training:
@@ -175,20 +188,27 @@ def daemon_settings(given: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def reload_keys(server: Server) -> None:
+    """Whatever is wrong with the settings, a revoked key is out."""
+    log = logging.getLogger("streamlearn")
+    if server.guard:
+        try:
+            if server.guard.reload():
+                server.publisher.cut_off()
+            log.info("%d keys are on the list", len(server.guard.allowed))
+        except StreamlearnError as error:
+            log.error("the list of keys stays as it is: %s", error)
+
+
 def reload(args: argparse.Namespace, before: dict[str, Any], server: Server) -> None:
     """Take over what may change while running; a mistake in the file changes nothing."""
     log = logging.getLogger("streamlearn")
+    reload_keys(server)
     try:
         given = table.collect(args, table.SERVE)
     except StreamlearnError as error:
         log.error("settings stay as they are: %s", error)
         return
-    if server.guard:
-        try:
-            server.guard.reload()
-            log.info("%d keys are on the list", len(server.guard.allowed))
-        except StreamlearnError as error:
-            log.error("the list of keys stays as it is: %s", error)
     server.learning.publish_every = Every(*value(given, "publish_every"))
     server.learning.checkpoint_every = value(given, "checkpoint_every")
     server.limits.clients = value(given, "max_clients")

@@ -18,7 +18,9 @@ from streamlearn import wire
 from streamlearn._version import __version__
 from streamlearn.daemon.batches import check, rows_of
 from streamlearn.daemon.learning import Answer, Ask, Learn
+from streamlearn.daemon.predicting import INLINE_BYTES
 from streamlearn.engine.block import Block
+from streamlearn.engine.libsvm import Parser
 from streamlearn.keys import Allowed
 from streamlearn.model import probability
 from streamlearn.multiclass import AnyModel, MulticlassModel, shares
@@ -65,16 +67,40 @@ def predict(server: Server, request: dict[str, Any], answer: Answer, size: int) 
     if which not in ("snapshot", "live"):
         raise Refusal("BAD_REQUEST", "'model' is 'snapshot' or 'live'")
     check(request)
-    rows = rows_of(request, server.reader, server.block)
+    published = server.learning.published.model
+    if which == "snapshot" and size <= INLINE_BYTES:
+        block = rows_to_score(request, server.reader, server.block)
+        server.count_predictions(len(block))
+        return predictions(published, block, output)
+    if which == "snapshot":
+
+        def large() -> dict[str, Any]:
+            return predictions(published, counted(server, request), output)
+
+        if not server.predicting.take(Ask(large, size, answer)):
+            raise server.busy_with(server.predicting.inbox)
+        return None
+    live = server.learning.live
+
+    def newest() -> dict[str, Any]:
+        return predictions(live(), counted(server, request), output)
+
+    server.hand(Ask(newest, size, answer))
+    return None
+
+
+def counted(server: Server, request: dict[str, Any]) -> Block:
+    """The rows, read by the thread that scores them."""
+    block = rows_to_score(request, Parser("any"), Block())
+    server.count_predictions(len(block))
+    return block
+
+
+def rows_to_score(request: dict[str, Any], parser: Parser, block: Block) -> Block:
+    rows = rows_of(request, parser, block)
     if rows.bad:
         raise Refusal("BAD_LINE", rows.errors[0]["message"], errors=rows.errors)
-    server.predictions += len(rows.block)
-    if which == "snapshot":
-        return predictions(server.learning.published.model, rows.block, output)
-    block, server.block = rows.block, Block()  # the learning thread keeps this one
-    live = server.learning.live
-    server.hand(Ask(lambda: predictions(live(), block, output), size, answer))
-    return None
+    return rows.block
 
 
 def predictions(model: AnyModel, block: Block, output: str) -> dict[str, Any]:

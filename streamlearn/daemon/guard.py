@@ -36,10 +36,18 @@ class Guard:
         self.socket.bind(ADDRESS)
         threading.Thread(target=self.run, name="guard", daemon=True).start()
 
-    def reload(self) -> None:
-        """Read the allow-list again. A revoked key is out at once, its open connection too."""
-        self.allowed = self.folder.allowed()
-        self.names = {entry.name: entry for entry in self.allowed.values()}
+    def reload(self) -> bool:
+        """Read the allow-list again; whether somebody may follow no more.
+
+        Whatever comes over a connection is looked up each time, so that a revoked key can do
+        nothing more with an open one but listen to what is published.
+        """
+        before, self.allowed = self.allowed, self.folder.allowed()
+        now = self.allowed.get
+        return any(
+            entry.may("predict") and not ((new := now(key)) and new.may("predict"))
+            for key, entry in before.items()
+        )
 
     def lock(self, socket: zmq.Socket, door: str) -> None:
         """Only those on the list, from now on."""
@@ -51,7 +59,7 @@ class Guard:
     def who(self, frame: zmq.Frame) -> Allowed | None:
         """Who sent a frame, as far as they are still on the list."""
         try:
-            return self.names.get(str(frame.get("User-Id")))
+            return self.allowed.get(str(frame.get("User-Id")).encode())
         except zmq.ZMQError:
             return None
 
@@ -73,7 +81,8 @@ class Guard:
             entry = self.allowed.get(z85.encode(credentials[0]))
         needed = DOORS.get(door, "admin")
         if entry and (needed is None or entry.may(needed)):
-            self.socket.send_multipart([version, number, b"200", b"OK", entry.name.encode(), b""])
+            # Known by the key, not by the name: a name may be given anew.
+            self.socket.send_multipart([version, number, b"200", b"OK", entry.public, b""])
             return
         self.refused += 1
         if str(self.refused).strip("0") == "1":  # 1, 10, 100, ...

@@ -183,6 +183,8 @@ class Learning:
         every = self.publish_every
         if every.examples and fresh >= every.examples:
             return now
+        if self.published.model.t == 0:  # anything is better than a model that knows nothing
+            return now
         # A snapshot costs O(features): spend at most a tenth of the time on them.
         when = self.published_at + max(every.seconds, 10.0 * self.snapshot_seconds)
         # Whatever the count: when all is quiet, the newest is served.
@@ -314,17 +316,7 @@ class Learning:
         return ack.reply(errors=entry.rows.errors) if entry.rows.errors else ack.reply()
 
     def ask(self, job: Ask) -> None:
-        try:
-            reply = job.what()
-        except Refusal as error:
-            reply = refusal(error)
-        except StreamlearnError as error:
-            code = "STORAGE" if error.exit_code in (73, 74) else "BAD_REQUEST"
-            reply = refusal(Refusal(code, str(error)))
-        except Exception as error:  # it only looked: what is learned is sound
-            log.exception("a request failed")
-            reply = refusal(Refusal("INTERNAL", f"{type(error).__name__}; the log has more"))
-        self.answer([(job, reply)])
+        self.answer([(job, answered(job))])
 
     @property
     def trouble(self) -> Refusal | None:
@@ -412,3 +404,17 @@ class Learning:
 def refusal(error: Refusal) -> dict[str, Any]:
     """An error as a reply."""
     return {"code": error.code, "message": error.message, **error.details}
+
+
+def answered(job: Ask) -> dict[str, Any]:
+    """What is said to a job, whatever happens: it only looks, so what is learned stays sound."""
+    try:
+        return job.what()
+    except Refusal as error:
+        return refusal(error)
+    except StreamlearnError as error:
+        code = "STORAGE" if error.exit_code in (73, 74) else "BAD_REQUEST"
+        return refusal(Refusal(code, str(error)))
+    except Exception as error:
+        log.exception("a request failed")
+        return refusal(Refusal("INTERNAL", f"{type(error).__name__}; the log has more"))

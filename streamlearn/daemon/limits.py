@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from streamlearn.wire import Refusal
 
 IDLE_SECONDS = 60.0  # of silence after which a client makes room for another
+LENT_BYTES, LENT_RATE = 64 << 20, 32 << 20  # of large replies: at once, and a second
 SPARE_FILES = 64  # for everything that is no connection
 
 
@@ -19,6 +20,7 @@ class Peer:
 
     seen: float
     credit: float  # bytes it may still send; below zero it waits
+    lent: float = 0.0  # bytes of large replies that it may not have read yet
 
 
 class Limits:
@@ -34,28 +36,44 @@ class Limits:
         if not self.clients and not self.rate:
             return
         self.forget(now)
-        peer = self.peers.get(who)
-        if peer is None:
-            if self.clients and len(self.peers) >= self.clients:
-                self.turned_away += 1
-                raise Refusal(
-                    "BUSY", f"{self.clients} clients are served, --max-clients; come again later"
-                )
-            peer = self.peers[who] = Peer(now, self.rate)
+        if self.clients and who not in self.peers and len(self.peers) >= self.clients:
+            self.turned_away += 1
+            raise Refusal(
+                "BUSY", f"{self.clients} clients are served, --max-clients; come again later"
+            )
         # A second's worth is saved up. Whoever has any credit may overdraw it: a message of any
         # size gets through, and is paid for by the wait behind it.
-        peer.credit = min(peer.credit + self.rate * (now - peer.seen), self.rate)
-        peer.seen = now
-        self.peers.move_to_end(who)
+        peer = self.heard_of(who, now)
         if self.rate and peer.credit <= 0.0:
-            self.turned_away += 1
-            wait = (1.0 - peer.credit) / self.rate
-            raise Refusal(
-                "BUSY",
-                f"more than {self.rate:,d} bytes a second, --max-rate; wait {wait:.3f} s",
-                wait=wait,
-            )
+            what = f"more than {self.rate:,d} bytes a second, --max-rate"
+            raise self.wait(what, (1.0 - peer.credit) / self.rate)
         peer.credit -= size
+
+    def lend(self, who: Hashable, size: int, now: float) -> None:
+        """A large reply. Nobody tells whether the peer reads, so that it gets only so many at once.
+
+        One that never reads is cut off by its missing heartbeats; until then it costs this much.
+        """
+        self.forget(now)
+        peer = self.heard_of(who, now)
+        if peer.lent and peer.lent + size > LENT_BYTES:
+            wait = (peer.lent + size - LENT_BYTES) / LENT_RATE
+            what = "this client was sent so much that it may not have read yet"
+            raise self.wait(what, min(wait, peer.lent / LENT_RATE))
+        peer.lent += size
+
+    def heard_of(self, who: Hashable, now: float) -> Peer:
+        """The peer, with what the time since the last request is worth."""
+        peer = self.peers.setdefault(who, Peer(now, self.rate))
+        passed, peer.seen = now - peer.seen, now
+        peer.credit = min(peer.credit + self.rate * passed, self.rate)
+        peer.lent = max(peer.lent - LENT_RATE * passed, 0.0)
+        self.peers.move_to_end(who)
+        return peer
+
+    def wait(self, why: str, seconds: float) -> Refusal:
+        self.turned_away += 1
+        return Refusal("BUSY", f"{why}; wait {seconds:.3f} s", wait=seconds)
 
     def forget(self, now: float) -> None:
         """Those that were silent for long."""

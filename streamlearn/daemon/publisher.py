@@ -5,6 +5,10 @@ A new subscriber gets the whole model at once; after that, deltas for those who 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from threading import Lock
+
 import zmq
 
 from streamlearn import wire
@@ -14,28 +18,48 @@ from streamlearn.model import Model
 from streamlearn.multiclass import AnyModel
 
 ADDRESS = "inproc://published"
+TOPICS = (wire.SNAPSHOT_TOPIC, wire.DELTA_TOPIC)
 
 
 class Publisher:
-    """Owns the XPUB socket. `announce` is for the learning thread, `run` is the thread's life."""
+    """Owns the XPUB socket. `announce` is for the learning thread, `run` is the thread's life.
 
-    def __init__(self, context: zmq.Context, socket: zmq.Socket, first: AnyModel) -> None:
-        self.socket = socket
+    `reopen` makes a socket at the same places: the only way to be rid of a subscriber.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context,
+        socket: zmq.Socket,
+        first: AnyModel,
+        reopen: Callable[[], zmq.Socket],
+    ) -> None:
+        self.socket, self.reopen = socket, reopen
         self.inlet, self.outlet = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
         self.inlet.bind(ADDRESS)
         self.outlet.connect(ADDRESS)
         self.newest = self.sent = first
-        self.subscribers = {wire.SNAPSHOT_TOPIC: 0, wire.DELTA_TOPIC: 0}
+        self.subscribers: Counter[bytes] = Counter()  # by what they subscribed to
         self.messages = 0
+        self.telling = Lock()  # several threads tell
 
     def announce(self, published: Published) -> None:
         """A new model is there; a publisher that is behind goes straight to the newest."""
         self.newest = published.model
-        self.outlet.send(b"new")
+        self.tell(b"new")
+
+    def cut_off(self) -> None:
+        """Everybody: who may still follow comes back, and is welcomed, by itself."""
+        self.tell(b"cut")
 
     def close(self) -> None:
-        """From the thread that announces, after its last."""
-        self.outlet.send(b"end")
+        """After the last announcement."""
+        self.tell(b"end")
+
+    def tell(self, word: bytes) -> None:
+        with self.telling:
+            if not self.outlet.closed:
+                self.outlet.send(word)
 
     def run(self) -> None:
         poller = zmq.Poller()
@@ -44,33 +68,53 @@ class Publisher:
         while True:
             ready = dict(poller.poll())
             if self.socket in ready:
-                self.welcome(self.socket.recv())
+                self.welcome()
             if self.inlet in ready:
                 words = [self.inlet.recv()]
                 while self.inlet.poll(0):
                     words.append(self.inlet.recv())
                 self.publish()
+                if b"cut" in words:
+                    poller.unregister(self.socket)
+                    self.socket.close()
+                    self.subscribers.clear()
+                    self.socket = self.reopen()
+                    poller.register(self.socket, zmq.POLLIN)
                 if b"end" in words:
                     break
-        for socket in (self.inlet, self.outlet, self.socket):
-            socket.close()
+        with self.telling:
+            for socket in (self.inlet, self.outlet, self.socket):
+                socket.close()
 
-    def welcome(self, message: bytes) -> None:
-        """A subscription (1 + topic) or its end (0 + topic)."""
-        topic = message[1:]
-        if topic in self.subscribers:
-            self.subscribers[topic] += 1 if message[:1] == b"\1" else -1
-            if message[:1] == b"\1":
-                self.send(topic, whole(self.sent))
+    def welcome(self) -> None:
+        """Subscriptions (1 + beginning of a topic) and their ends (0 + the same).
+
+        Whoever is new gets the whole model. All others of the topic get it again, so however many
+        come at once, it is sent once.
+        """
+        new = set()
+        while self.socket.poll(0):
+            message = self.socket.recv()
+            wanted = [topic for topic in TOPICS if topic.startswith(message[1:])]
+            if wanted and message[:1] == b"\1":
+                self.subscribers[message[1:]] += 1
+                new.update(wanted)
+            elif wanted:
+                self.subscribers[message[1:]] -= 1
+        for topic in sorted(new):
+            self.send(topic, whole(self.sent))
+
+    def followed(self, topic: bytes) -> bool:
+        return any(many and topic.startswith(start) for start, many in self.subscribers.items())
 
     def publish(self) -> None:
         before, now = self.sent, self.newest
         if now is before or now.t == before.t:
             return
         self.sent = now
-        if self.subscribers[wire.SNAPSHOT_TOPIC]:
+        if self.followed(wire.SNAPSHOT_TOPIC):
             self.send(wire.SNAPSHOT_TOPIC, whole(now))
-        if self.subscribers[wire.DELTA_TOPIC]:
+        if self.followed(wire.DELTA_TOPIC):
             self.send(wire.DELTA_TOPIC, smaller(before, now))
 
     def send(self, topic: bytes, message: bytes) -> None:

@@ -30,6 +30,7 @@ from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, ref
 from streamlearn.daemon.ledger import Ledger
 from streamlearn.daemon.limits import Limits
 from streamlearn.daemon.notify import Manager
+from streamlearn.daemon.predicting import Predicting
 from streamlearn.daemon.publisher import Publisher
 from streamlearn.daemon.state import StateFolder
 from streamlearn.engine.block import Block
@@ -43,7 +44,11 @@ log = logging.getLogger("streamlearn")
 WAKE = "inproc://wake"
 TURN = 64  # requests handled before looking at the other sockets again
 FEED_MESSAGES, FEED_BYTES = 4096, 1 << 18  # of the feed, learned as one batch
+FEED_MESSAGE = 1 << 20  # largest message of the feed; a peer that sends more is cut off
 JOB_BYTES = 1024  # what a request that waits takes besides its message
+LARGE = 1 << 16  # bytes of a reply beyond which it is lent
+LONGEST_ID = 128
+REBIND_SECONDS = 5.0
 DRAIN_SECONDS = 8.0  # after that, a stop sends back what is still queued
 
 
@@ -82,8 +87,9 @@ class Server:
         self.reader, self.block = Parser("any"), Block()
         self.inbox = Inbox(options.queue_bytes)
         self.limits = Limits(options.max_clients, options.max_rate)
-        self.replies: deque[tuple[list[bytes], bytes]] = deque()
-        self.awake = False
+        self.replies: deque[tuple[list[bytes], Any, bytes]] = deque()
+        self.awake, self.waking = False, threading.Lock()
+        self.counting = threading.Lock()
         self.began = time.time()
         self.busy = self.bad_frames = self.lost_replies = self.requests_seen = 0
         self.predictions = self.feed_messages = self.feed_skipped = 0
@@ -105,6 +111,7 @@ class Server:
         self.feed = self.bound(zmq.PULL, "feed", options.feed)
         publishing = self.bound(zmq.XPUB, "publish", options.publish)
         self.sockets.remove(publishing)
+        self.predicting = Predicting(options.queue_bytes, self.wake)
         self.wake_in, self.wake_out = self.context.socket(zmq.PAIR), self.context.socket(zmq.PAIR)
         self.wake_in.bind(WAKE)
         self.wake_out.connect(WAKE)
@@ -119,18 +126,57 @@ class Server:
             max_nonzeros,
             self.wake,
         )
-        self.publisher = Publisher(self.context, publishing, self.learning.published.model)
+        self.publisher = Publisher(
+            self.context, publishing, self.learning.published.model, self.publish_again
+        )
 
     # ---- sockets ---------------------------------------------------------------------------------
 
     def bound(self, kind: int, name: str, endpoints: list[str]) -> zmq.Socket:
         self.endpoints[name] = []
-        socket = self.context.socket(kind)
+        socket = self.opened(kind, name, endpoints)
         self.sockets.append(socket)
+        for endpoint in endpoints:
+            try:
+                if answers(endpoint):  # libzmq would take an ipc path away from its owner
+                    raise zmq.ZMQError(errno.EADDRINUSE)
+                socket.bind(endpoint)
+                # A port given as * is known by now.
+                self.endpoints[name].append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+            except zmq.ZMQError as error:
+                self.close()
+                hint = "Choose other endpoints with --bind, --bind-feed and --bind-publish"
+                if error.errno == errno.EADDRINUSE:
+                    hint = f"is another daemon running? {hint}"
+                raise Unavailable(
+                    f"cannot listen on {endpoint}: {error.strerror}; {hint}"
+                ) from error
+        return socket
+
+    def publish_again(self) -> zmq.Socket:
+        """For the publishing thread, which has closed its socket: one at the same places."""
+        socket = self.opened(zmq.XPUB, "publish", self.endpoints["publish"])
+        for endpoint in self.endpoints["publish"]:
+            deadline = time.monotonic() + REBIND_SECONDS
+            while True:
+                try:
+                    if answers(endpoint):  # an ipc path could be taken over, and then be lost
+                        raise zmq.ZMQError(errno.EADDRINUSE)
+                    socket.bind(endpoint)
+                    break
+                except zmq.ZMQError:  # the old socket is closed behind our back, in its own time
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.002)
+        return socket
+
+    def opened(self, kind: int, name: str, endpoints: list[str]) -> zmq.Socket:
+        """A socket with all that keeps us safe from those who connect."""
+        socket = self.context.socket(kind)
         if self.guard:
             self.guard.lock(socket, name)
         # A peer that sends more is cut off; what is a little too large gets an answer.
-        socket.maxmsgsize = self.max_message + (1 << 20)
+        socket.maxmsgsize = FEED_MESSAGE if kind == zmq.PULL else self.max_message + (1 << 20)
         socket.linger = 0
         socket.handshake_ivl = 5000
         # With a domain, libzmq refuses peers of ZMTP 1 and 2, for which any text at the port is
@@ -142,24 +188,12 @@ class Server:
         if kind == zmq.ROUTER:
             socket.router_mandatory = 1  # a reply that cannot be delivered is an error, and counted
             socket.router_handover = 0
+            socket.rcvhwm, socket.sndhwm = 256, 1000
         elif kind == zmq.PULL:
-            socket.rcvhwm = 10_000
+            socket.rcvhwm = 1000
         elif kind == zmq.XPUB:
             socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # each subscriber gets a whole model first
-            socket.sndhwm = 100
-        for endpoint in endpoints:
-            try:
-                if answers(endpoint):  # libzmq would take an ipc path away from its owner
-                    raise zmq.ZMQError(errno.EADDRINUSE)
-                socket.bind(endpoint)
-                # A port given as * is known by now.
-                self.endpoints[name].append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
-            except zmq.ZMQError as error:
-                self.close()
-                raise Unavailable(
-                    f"cannot listen on {endpoint}: {error.strerror}; is another daemon running? "
-                    "Choose other endpoints with --bind, --bind-feed and --bind-publish"
-                ) from error
+            socket.sndhwm = 8  # models; who misses one is told by the next, and asks for all of it
         return socket
 
     def close(self) -> None:
@@ -174,7 +208,11 @@ class Server:
         """Serve until stopped. Raises whatever kept it from ending in order."""
         threads = [
             threading.Thread(target=self.guarded, args=(work,), name=name, daemon=True)
-            for name, work in (("learning", self.learn_all), ("publishing", self.publisher.run))
+            for name, work in (
+                ("learning", self.learn_all),
+                ("predicting", self.predicting.run),
+                ("publishing", self.publisher.run),
+            )
         ]
         for thread in threads:
             thread.start()
@@ -203,6 +241,7 @@ class Server:
 
     def learn_all(self) -> None:
         self.learning.run()
+        self.predicting.close()
         self.publisher.close()
         self.finished = True
         self.wake()
@@ -273,9 +312,11 @@ class Server:
                 )
             request = wire.unpack(body)
             number = request.get("id")
-            if number is not None and type(number) not in (int, str):
+            if not (number is None or type(number) is int or is_short(number)):
                 number = None
-                raise Refusal("BAD_REQUEST", "'id' is a whole number or a string")
+                raise Refusal(
+                    "BAD_REQUEST", f"'id' is a whole number or a string of up to {LONGEST_ID}"
+                )
             self.limits.admit(who.name if who else frames[0], len(body), time.monotonic())
             if self.guard:
                 check_role(request.get("do"), who)
@@ -288,32 +329,46 @@ class Server:
             log.exception("a request failed")
             reply = refusal(Refusal("INTERNAL", f"{type(error).__name__}; the log has more"))
         if reply is not None:
-            self.send(route, packed(number, reply))
+            self.send(route, number, packed(number, reply))
 
     def hand(self, job: Learn | Ask) -> None:
         """To the learning thread, if there is room."""
         if self.stopping:
             raise Refusal("STOPPING", "the daemon is shutting down; nothing was learned")
         if not self.inbox.has_room(job.size):
-            self.busy += 1
-            raise Refusal("BUSY", f"{self.inbox.held:,d} bytes are waiting; send again later")
+            raise self.busy_with(self.inbox)
         self.inbox.put(job)
 
+    def busy_with(self, inbox: Inbox) -> Refusal:
+        self.busy += 1
+        return Refusal("BUSY", f"{inbox.held:,d} bytes are waiting; send again later")
+
+    def count_predictions(self, rows: int) -> None:
+        """From any thread."""
+        with self.counting:
+            self.predictions += rows
+
     def answer(self, route: list[bytes], number: Any, reply: dict[str, Any]) -> None:
-        """From the learning thread: the poll thread will send it when it is woken."""
-        self.replies.append((route, packed(number, reply)))
+        """From another thread: the poll thread will send it when it is woken."""
+        self.replies.append((route, number, packed(number, reply)))
 
     def wake(self) -> None:
-        """From the learning thread, which alone uses this end of the pair."""
+        """From another thread; one at a time uses this end of the pair."""
         if not self.awake:
-            self.awake = True
-            self.wake_out.send(b"")
+            with self.waking:
+                self.awake = True
+                self.wake_out.send(b"")
 
     def flush(self) -> None:
         while self.replies:
             self.send(*self.replies.popleft())
 
-    def send(self, route: list[bytes], message: bytes) -> None:
+    def send(self, route: list[bytes], number: Any, message: bytes) -> None:
+        if len(message) > LARGE:  # nobody knows whether the peer reads: lend it only so much
+            try:
+                self.limits.lend(route[0], len(message), time.monotonic())
+            except Refusal as error:
+                message = packed(number, refusal(error))
         try:
             self.router.send_multipart([*route, message], zmq.NOBLOCK)
         except zmq.ZMQError:  # gone, or it does not read its replies
@@ -349,10 +404,11 @@ class Server:
 
     def note_feed(self, reply: dict[str, Any]) -> None:
         """Nobody waits for it: what was bad is logged at 1, 10, 100, ..."""
-        for error in reply.get("errors", ()):
-            self.feed_skipped += 1
-            if str(self.feed_skipped).strip("0") == "1":
-                log.warning("%s; skipped (%d so far)", error["message"], self.feed_skipped)
+        bad, before = reply.get("skipped", 0), self.feed_skipped
+        self.feed_skipped += bad
+        if bad and (before == 0 or len(str(before)) < len(str(self.feed_skipped))):
+            message = reply["errors"][0]["message"]
+            log.warning("%s; skipped (%d so far)", message, self.feed_skipped)
         self.wake()  # there may be room again
 
     # ---- stopping --------------------------------------------------------------------------------
@@ -410,13 +466,20 @@ def packed(number: Any, reply: dict[str, Any]) -> bytes:
     return wire.pack({"v": wire.NEWEST, "id": number, "ok": "code" not in reply, **reply})
 
 
+def is_short(text: Any) -> bool:
+    return isinstance(text, str) and len(text) <= LONGEST_ID
+
+
 def answers(endpoint: str) -> bool:
     """Whether somebody listens at this ipc endpoint."""
     path = endpoint.removeprefix("ipc://")
     if path == endpoint:
         return False
     with sockets.socket(sockets.AF_UNIX) as probe:
-        return probe.connect_ex(path) == 0
+        try:
+            return probe.connect_ex(path) == 0
+        except OSError as error:  # a path that is too long for any socket
+            raise zmq.ZMQError(errno.ENAMETOOLONG) from error
 
 
 def resident_bytes() -> int:

@@ -184,6 +184,12 @@ def status_when(client: Client, accept: Callable[[dict[str, Any]], bool]) -> dic
     return status
 
 
+def published_first(client: Client, line: bytes) -> None:
+    """The very first model is published at once; what comes then waits for its time."""
+    client.learn(line)
+    status_when(client, lambda status: status["published_t"] == 1)
+
+
 def adds_up(status: dict[str, Any]) -> bool:
     """The one equation of the counters."""
     parts = ("learned", "skipped", "rejected", "duplicate")

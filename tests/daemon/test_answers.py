@@ -14,7 +14,14 @@ import pytest
 import scipy.sparse
 import zmq
 
-from daemon.conftest import PATIENCE, adds_up, daemons, environment, until
+from daemon.conftest import (
+    PATIENCE,
+    adds_up,
+    daemons,
+    environment,
+    published_first,
+    until,
+)
 from streamlearn import container
 from streamlearn.arrays import to_bytes
 from streamlearn.model import Model
@@ -97,7 +104,8 @@ def test_labels_and_values_are_those_of_the_data(serve, rows, matrix, flags, lab
 def test_live_sees_all_that_was_acked_and_the_snapshot_only_what_was_published(serve, lines):
     daemon = serve(*NEVER)
     with daemon.client() as c:
-        for upto in (1, 100, 600):
+        published_first(c, lines[0])
+        for upto in (2, 100, 600):
             c.learn(b"".join(lines[c.status()["t"] : upto]))
             before = c.status()["published_t"]
             assert before < upto
@@ -147,8 +155,9 @@ def test_options_that_make_no_sense_are_refused(daemon):
 def test_the_published_model_is_given_as_it_is(serve, lines):
     daemon = serve(*NEVER, "--max-nonzeros", "6")
     with daemon.client() as c:
-        c.learn(b"".join(lines))
-        assert c.snapshot(published=True).t == 0
+        published_first(c, lines[0])
+        c.learn(b"".join(lines[1:]))
+        assert c.snapshot(published=True).t == 1
         now = c.snapshot()
         assert now.nonzeros == 6
         assert c.snapshot(published=True).to_bytes() == now.to_bytes()
@@ -160,16 +169,17 @@ def test_the_published_model_is_given_as_it_is(serve, lines):
 def test_status_tells_what_happened(serve, lines):
     daemon = serve(*NEVER)
     with daemon.client() as c:
-        c.learn(b"".join(lines))
+        published_first(c, lines[0])
+        c.learn(b"".join(lines[1:]))
         c.learn(b"bad\n", on_error="skip")
         with pytest.raises(Refusal):
             c.learn(b"1 1:1\nbad\n")
         c.margins("1 1:1\n1 2:1\n")
         status = c.status()
-        assert status["t"] == status["lag"] == status["learned"] == 600
+        assert status["t"] == status["lag"] + 1 == status["learned"] == 600
         assert (status["skipped"], status["rejected"], status["duplicate"]) == (1, 2, 0)
-        assert (status["batches"], status["clients"], status["predictions"]) == (3, 1, 2)
-        assert (status["published_t"], status["nonzeros"], status["features"]) == (0, 0, 0)
+        assert (status["batches"], status["clients"], status["predictions"]) == (4, 1, 2)
+        assert (status["published_t"], status["features"]) == (1, lines[0].count(b":"))
         assert (status["queued"], status["queued_bytes"], status["busy"]) == (0, 0, 0)
         assert status["pid"] == daemon.process.pid
         assert status["memory"] > status["learner_bytes"] > 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zmq
 
-from daemon.conftest import status_when
+from daemon.conftest import PATIENCE, status_when, until
 from streamlearn import wire
 from streamlearn.client import Client
 from streamlearn.errors import ConfigError, Unavailable
@@ -125,6 +125,61 @@ def test_a_revoked_key_is_out_at_once(daemon, keys):
         c.status()
     with daemon.client(key=secret(keys, "bob")) as c:
         assert c.status()["learned"] == 2
+
+
+def test_a_name_that_is_given_anew_does_not_let_the_old_key_in(daemon, keys):
+    with daemon.client(key=secret(keys, "alice")) as c:
+        c.learn(TEXT)
+        keys.revoke("alice")
+        keys.add("alice", ["learn"], keys.path.parent / "new-alice.secret")
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_for("4 keys are on the list")
+        with pytest.raises(Refusal, match="AUTH: this key is not on the list any more"):
+            c.learn(TEXT)
+    with daemon.client(key=secret(keys, "new-alice")) as c:
+        assert c.learn(TEXT)["learned"] == 2
+
+
+def test_a_key_is_revoked_though_the_settings_cannot_be_read(serve, keys, tmp_path):
+    config = tmp_path / "serve.toml"
+    config.write_text("")
+    daemon = serve("--keys", "keys", "--config", config)
+    keys.revoke("alice")
+    config.write_text("nonsense\n")
+    daemon.signal(signal.SIGHUP)
+    daemon.wait_for("settings stay as they are")
+    with pytest.raises(Unavailable), daemon.client(key=secret(keys, "alice"), timeout=1) as c:
+        c.learn(TEXT)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+def test_a_revoked_key_follows_no_more_and_the_others_go_on(serve, keys, tmp_path, transport):
+    """All subscribers are cut off; those on the list come back by themselves."""
+    place = f"ipc://{tmp_path}/published" if transport == "ipc" else "tcp://127.0.0.1:*"
+    daemon = serve("--keys", "keys", "--bind-publish", place, "--publish-every", "0.01s")
+    server = keys.server().public
+    with daemon.client(key=secret(keys, "root")) as c, zmq.Context() as context:
+        followers = {}
+        for name in ("alice", "bob"):
+            pair = read_secret(keys.path.parent / f"{name}.secret")
+            follower = followers[name] = connected(daemon, context.socket(zmq.SUB), pair, server)
+            follower.subscribe(wire.SNAPSHOT_TOPIC)
+            follower.connect(daemon.endpoints["publish"])
+            assert follower.poll(int(1000 * PATIENCE))
+            follower.recv_multipart()
+        keys.revoke("alice")
+        count = c.status()["refused_keys"]
+        daemon.signal(signal.SIGHUP)
+        status_when(c, lambda status: status["refused_keys"] > count)  # alice has come back
+        # So does bob, who looks now and then: libzmq subscribes again only while it is looked at.
+        until(lambda: followers["bob"].poll(10) or c.status()["subscribers"])
+        while followers["alice"].poll(0):
+            followers["alice"].recv_multipart()
+        t = c.learn(TEXT)["t"]
+        until(lambda: wire.unpack(followers["bob"].recv_multipart()[1])["t"] == t)
+        assert not followers["alice"].poll(0)
+        for follower in followers.values():
+            follower.close()
 
 
 @pytest.mark.parametrize("place", ["tcp://0.0.0.0:7311", "tcp://*:7311", "tcp://[::]:7311"])

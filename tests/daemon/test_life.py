@@ -14,7 +14,7 @@ import msgpack
 import pytest
 import zmq
 
-from daemon.conftest import PATIENCE, adds_up, environment, until
+from daemon.conftest import PATIENCE, adds_up, environment, published_first, until
 from streamlearn import container
 from streamlearn.catalogue import ALGORITHMS
 from streamlearn.client import Client
@@ -220,8 +220,9 @@ def test_sighup_takes_over_what_may_change(serve, tmp_path, lines):
     daemon = serve("--config", config, listens=False, env={"STREAMLEARN_LOG_LEVEL": "info"})
     daemon.listen()
     with daemon.client() as c:
-        c.learn(b"".join(lines))
-        assert c.status()["published_t"] == 0
+        published_first(c, lines[0])
+        c.learn(b"".join(lines[1:]))
+        assert c.status()["published_t"] == 1
         config.write_text("publish_every = nonsense\n")
         daemon.signal(signal.SIGHUP)
         daemon.wait_for("settings stay as they are")
@@ -439,6 +440,19 @@ def test_default_endpoints_are_in_a_folder_of_the_user(tmp_path, run):
 
 
 # ---- the log -------------------------------------------------------------------------------------
+
+
+def test_a_start_that_fails_is_told_in_json_too(serve):
+    daemon = serve("--log", "json", "--algo", "scd", listens=False)
+    (line,) = daemon.ended(64).removesuffix("\n<end>").splitlines()
+    assert json.loads(line)["message"].startswith("--algo scd needs all examples")
+
+
+@pytest.mark.parametrize("path", ["ipc://" + "x" * 200, "ipc:///nowhere/requests"])
+def test_an_ipc_path_that_cannot_be_is_told_without_a_guess(serve, path):
+    log = serve(bind=path, listens=False).ended(69)
+    assert f"cannot listen on {path}: " in log
+    assert "another daemon" not in log
 
 
 def test_json_lines_parse(serve, lines):

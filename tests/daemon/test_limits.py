@@ -5,11 +5,15 @@ from __future__ import annotations
 import resource
 import signal
 
+import msgpack
+import numpy as np
 import pytest
+import zmq
 
-from daemon.conftest import adds_up, until
+from daemon.conftest import PATIENCE, adds_up, status_when, until
+from streamlearn import wire
 from streamlearn.daemon import limits
-from streamlearn.daemon.limits import IDLE_SECONDS, Limits
+from streamlearn.daemon.limits import IDLE_SECONDS, LENT_BYTES, Limits
 from streamlearn.wire import Refusal
 
 
@@ -75,6 +79,21 @@ def test_a_process_may_open_all_the_files_it_can_and_warns_when_they_are_few(mon
     assert "only 1000 files may be open here: too few for 4096 clients" in limits.allow_files(4096)
 
 
+def test_large_replies_are_lent_only_so_far():
+    bound = Limits(0, 0)
+    bound.lend("anna", 3 * LENT_BYTES, 0.0)  # one of any size
+    with pytest.raises(Refusal, match=r"BUSY: .* may not have read yet") as refused:
+        bound.lend("anna", 100_000, 0.0)
+    wait = refused.value.details["wait"]
+    bound.lend("bert", 100_000, 0.0)
+    bound.lend("anna", 100_000, wait)
+    with pytest.raises(Refusal):
+        bound.lend("anna", 2 * LENT_BYTES, wait)
+    bound.lend("anna", 2 * LENT_BYTES, wait + 60.0)
+    bound.lend("carl", 1, 1000.0)
+    assert set(bound.peers) == {"carl"}
+
+
 # ---- real daemons --------------------------------------------------------------------------------
 
 
@@ -112,3 +131,71 @@ def test_a_client_that_is_too_fast_is_slowed_down_and_loses_nothing(serve, rows,
         assert len(c.predict(b"".join(lines))) == 600
         model = until(c.snapshot)
     assert model.to_bytes() == fitted(b"".join(lines) * 2).to_bytes()
+
+
+def test_one_that_never_reads_costs_no_more_than_what_is_lent(serve, lines):
+    """It asks for the whole model for ever and reads nothing; everybody else is served."""
+    wide = b"".join(b"%+d %s" % (1 - 2 * (i % 2), b" ".join(
+        b"%d:%d" % (500 * i + j, 1 + j % 3) for j in range(1, 500))) + b"\n" for i in range(200))
+    daemon = serve("--evidence", "0")
+    with daemon.client() as c, zmq.Context() as context, context.socket(zmq.DEALER) as greedy:
+        c.learn(wide)
+        size = len(c.snapshot().to_bytes())
+        assert size > 1_000_000
+        before = c.status()["memory"]
+        greedy.rcvhwm, greedy.linger = 1, 0
+        greedy.connect(daemon.endpoint)
+        for number in range(300):
+            greedy.send(wire.pack({"v": 1, "id": number, "do": "snapshot", "published": True}))
+        status = status_when(c, lambda status: status["requests"] > 300)
+        assert status["busy"] > 0
+        assert status["memory"] - before < 3 * LENT_BYTES  # all of it would be 7 times that
+        assert len(c.predict(lines[0])) == 1
+
+
+def test_one_that_never_reads_loses_its_answers_and_is_counted(serve, lines):
+    daemon = serve()
+    with daemon.client() as c, zmq.Context() as context, context.socket(zmq.DEALER) as deaf:
+        deaf.rcvhwm, deaf.rcvbuf, deaf.linger = 1, 4096, 0
+        deaf.connect(daemon.endpoint)
+        request = wire.pack({"v": 1, "id": "x" * 128, "do": "predict", "text": b"0 1:1\n" * 500})
+        for _ in range(4000):
+            deaf.send(request)
+            if c.status()["lost_replies"]:
+                break
+        assert c.status()["lost_replies"] > 0
+        assert c.learn(b"".join(lines))["learned"] == len(lines)
+
+
+@pytest.mark.parametrize("name", ["x" * 129, 1.5, [1], True])
+def test_an_id_is_short(serve, name):
+    daemon = serve()
+    with daemon.client() as c, zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.connect(daemon.endpoint)
+        socket.send(wire.pack({"v": 1, "id": name, "do": "ping"}))
+        assert socket.poll(int(1000 * PATIENCE))
+        reply = wire.unpack(socket.recv())
+        assert (reply["id"], reply["code"]) == (None, "BAD_REQUEST")
+        assert c.status()["bad_frames"] == 1
+
+
+def test_a_huge_prediction_is_no_reason_to_wait_for_a_small_one(serve, lines):
+    """The reply to the small one comes first, though it was asked for later."""
+    daemon = serve()
+    with daemon.client() as c, zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        c.learn(b"".join(lines))
+        margins = c.margins(b"".join(lines), live=True)
+        socket.linger = 0
+        socket.connect(daemon.endpoint)
+        ask = {"v": 1, "do": "predict", "output": "margin"}
+        socket.send(wire.pack({**ask, "id": "huge", "text": b"".join(lines) * 200}))
+        socket.send(wire.pack({**ask, "id": "small", "text": lines[0]}))
+        replies = [msgpack.unpackb(socket.recv()) for _ in range(2)]
+        assert [reply["id"] for reply in replies] == ["small", "huge"]
+        assert replies[0]["margins"] == margins[:1].tobytes()
+        assert replies[1]["margins"] == np.tile(margins, 200).tobytes()
+        assert c.status()["predictions"] == 201 * len(lines) + 1
+        with pytest.raises(Refusal, match="BAD_LINE: batch:20001:1: bad label 'x'"):
+            c.predict(b"0 1:1\n" * 20_000 + b"x 1:1\n")
+        assert c.status()["predictions"] == 201 * len(lines) + 1  # nothing was predicted

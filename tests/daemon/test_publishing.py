@@ -14,13 +14,14 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.conftest import PATIENCE, until
+from daemon.conftest import PATIENCE, published_first, until
 from streamlearn import wire
 from streamlearn.delta import apply, difference
 from streamlearn.errors import ModelError
 from streamlearn.model import Model
 
 NEVER = ("--publish-every", "100000s")
+TOPICS = (wire.SNAPSHOT_TOPIC, wire.DELTA_TOPIC)
 
 
 @pytest.fixture
@@ -214,16 +215,16 @@ def test_every_so_many_examples(serve, subscribe, lines):
     socket = subscribe(daemon, b"snapshot")
     assert hear(socket, b"snapshot")["t"] == 0
     with daemon.client() as c:
-        c.ping()
+        published_first(c, lines[0])
         daemon.signal(signal.SIGSTOP)  # so that all of it is there when it looks
         for i in range(0, 600, 100):
             text = b"".join(lines[i : i + 100])
             c.socket.send(msgpack.packb({"v": 1, "id": "x", "do": "learn", "text": text}))
         daemon.signal(signal.SIGCONT)
         seen = {0}
-        while 600 not in seen:
+        while 601 not in seen:
             seen.add(hear(socket, b"snapshot")["t"])
-    assert seen <= {0, 300, 600}  # a publisher that is behind goes straight to the newest
+    assert seen <= {0, 1, 301, 601}  # a publisher that is behind goes straight to the newest
 
 
 def test_a_model_is_not_made_behind_every_batch(serve, lines):
@@ -237,13 +238,50 @@ def test_a_model_is_not_made_behind_every_batch(serve, lines):
         until(lambda: c.status()["published_t"] == len(lines))
 
 
+@pytest.mark.parametrize("beginning", [b"", b"snap", b"d"])
+def test_the_beginning_of_a_topic_is_enough(serve, lines, beginning):
+    daemon = serve("--publish-every", "0.01s")
+    with daemon.client() as c, zmq.Context() as context, context.socket(zmq.SUB) as follower:
+        follower.subscribe(beginning)
+        follower.connect(daemon.endpoints["publish"])
+        seen = set()
+        while seen != {t for t in TOPICS if t.startswith(beginning)}:
+            assert follower.poll(int(1000 * PATIENCE))
+            seen.add(follower.recv_multipart()[0])
+        assert c.status()["subscribers"] == 1
+        t = c.learn(b"".join(lines))["t"]
+        while wire.unpack(follower.recv_multipart()[1])["t"] < t:
+            pass
+
+
+def test_one_that_subscribes_again_and_again_is_sent_no_more_than_it_reads(serve, rows):
+    """A model is sent once for all subscriptions that came meanwhile, and few wait for a reader."""
+    wide = b"".join(b"%+d %s" % (1 - 2 * (i % 2), b" ".join(
+        b"%d:%d" % (500 * i + j, 1 + j % 3) for j in range(1, 500))) + b"\n" for i in range(200))
+    daemon = serve("--evidence", "0")
+    with daemon.client() as c, zmq.Context() as context, context.socket(zmq.SUB) as follower:
+        c.learn(wide)
+        size = len(c.snapshot().to_bytes())
+        assert size > 1_000_000
+        follower.rcvhwm = 1
+        follower.connect(daemon.endpoints["publish"])
+        before = c.status()["memory"]
+        for _ in range(200):
+            follower.subscribe(wire.SNAPSHOT_TOPIC)
+            follower.unsubscribe(wire.SNAPSHOT_TOPIC)
+        follower.subscribe(wire.SNAPSHOT_TOPIC)
+        until(lambda: c.status()["subscribers"] == 1)
+        assert c.status()["memory"] - before < 30 * size
+
+
 def test_every_so_many_seconds(serve, lines):
     seldom, often = serve(*NEVER), serve("--publish-every", "0.01s")
     with seldom.client() as s, often.client() as o:
-        s.learn(b"".join(lines))
+        published_first(s, lines[0])
+        s.learn(b"".join(lines[1:]))
         o.learn(b"".join(lines))
         until(lambda: o.status()["published_t"] == len(lines))
-        assert s.status()["published_t"] == 0
+        assert s.status()["published_t"] == 1
 
 
 # ---- follow --------------------------------------------------------------------------------------
