@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from fuzz.hunt import address_space
+from fuzz.models import Models, sealed
+from streamlearn import container, wire
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
+from streamlearn.errors import ModelError
+from streamlearn.training import FORMAT as STATE
 
 
 @pytest.mark.parametrize("line", [b"1 3:1e60 2:1\n", b"1:1e60 3:1 2:1\n", b"1e60 3:1 2:1\n"])
@@ -14,3 +23,48 @@ def test_a_line_refused_as_extreme_does_not_count_as_unsorted(line):
     parser.parse(line, 0, len(line), Block())
     assert parser.fault
     assert parser.unsorted == 0
+
+
+# ---- files whose checksum is right and whose inside is not ---------------------------------------
+
+
+@pytest.fixture(scope="module")
+def part() -> Iterator[Models]:
+    part = Models()
+    yield part
+    part.close()
+
+
+def body_of(data: bytes, kind: str) -> dict:
+    body = container.unpack(data, kind, "file")
+    return {k: v for k, v in body.items() if k not in ("format", "version", "checksum")}
+
+
+@contextmanager
+def memory_of(size: int):
+    """No more than this may be asked for."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (address_space() + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("length", [1000, 60_000])
+def test_lists_that_boast_of_their_length_get_no_memory(length):
+    bomb = b"\xdd" + length.to_bytes(4, "big")
+    data = b"\x82\xa6format" + bomb * 1000 + bytes(length)  # 480 MB, if they were believed
+    with memory_of(1 << 27), pytest.raises(ModelError):
+        container.unpack(sealed(data), STATE, "file")
+
+
+@pytest.mark.parametrize("key", ["format", "version"])
+def test_what_is_too_deep_to_be_shown_is_refused_in_words(key):
+    deep: list = []
+    for _ in range(490):  # 511 levels are all that is packed; 3.11 shows fewer than a thousand
+        deep = [deep]
+    parts = {"format": STATE, "version": 1, key: deep, "checksum": 0}
+    data = wire.pack(parts)[:-1].replace(b"\x91" * 490, b"\x91" * 1010)
+    with pytest.raises(ModelError, match="file: "):
+        container.unpack(sealed(data), STATE, "file")
