@@ -9,12 +9,14 @@ from contextlib import contextmanager
 import pytest
 
 from fuzz.hunt import address_space
-from fuzz.models import Models, sealed
+from fuzz.models import Models, sealed, taught
 from streamlearn import container, wire
+from streamlearn.catalogue import resolve
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import ModelError
 from streamlearn.training import FORMAT as STATE
+from streamlearn.training import Training
 
 
 @pytest.mark.parametrize("line", [b"1 3:1e60 2:1\n", b"1:1e60 3:1 2:1\n", b"1e60 3:1 2:1\n"])
@@ -49,6 +51,20 @@ def memory_of(size: int):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+LONG = (1 << 30, (1 << 63) - 1)
+
+
+@pytest.mark.parametrize("number", LONG)
+@pytest.mark.parametrize("where", ["recent", "pending", "rows"])
+def test_a_number_in_place_of_bytes_is_not_taken_for_their_count(part, where, number):
+    algo = "scd" if where == "rows" else "averagesl"
+    body = body_of(taught(resolve(algo, "logistic", {}), b"1 1:1\n").to_bytes(), STATE)
+    held = body["learner"][where]
+    (held[1] if where == "recent" else held)["values"] = number
+    with pytest.raises(ModelError):
+        Training.from_bytes(container.pack(STATE, body))
 
 
 @pytest.mark.parametrize("length", [1000, 60_000])
