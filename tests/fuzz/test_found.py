@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import resource
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +17,7 @@ from streamlearn.catalogue import resolve
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import ModelError
+from streamlearn.model import Model
 from streamlearn.training import FORMAT as STATE
 from streamlearn.training import Training
 
@@ -84,3 +87,35 @@ def test_what_is_too_deep_to_be_shown_is_refused_in_words(key):
     data = wire.pack(parts)[:-1].replace(b"\x91" * 490, b"\x91" * 1010)
     with pytest.raises(ModelError, match="file: "):
         container.unpack(sealed(data), STATE, "file")
+
+
+@pytest.mark.parametrize("labels", [[math.nan, 1.0], [-1.0, math.inf], ["1", "2"], [True, 0.0]])
+def test_classes_of_a_model_are_numbers(labels):
+    body = body_of(taught(resolve("averagesl", "logistic", {}), b"1 1:1\n").model().to_bytes(),
+                   "streamlearn-model")  # fmt: skip
+    with pytest.raises(ModelError):
+        Model.from_bytes(container.pack("streamlearn-model", {**body, "labels": labels}))
+
+
+@pytest.mark.parametrize("wrong", [1e200, -1.7976931348623157e308, math.inf])
+@pytest.mark.parametrize("where", ["bias", "weights"])
+def test_a_model_whose_predictions_would_overflow_is_refused(where, wrong):
+    model = taught(resolve("averagesl", "logistic", {}), b"1 1:1\n-1 2:1\n").model()
+    body = body_of(model.to_bytes(), "streamlearn-model")
+    for weight, fine in ((wrong, False), (math.copysign(9e199, wrong), True)):
+        body["ids"] = struct.pack("<2q", 1, 2)
+        body["weights"] = struct.pack("<2d", 1.0, weight if where == "weights" else 1.0)
+        body["bias"] = weight if where == "bias" else 0.0
+        data = container.pack("streamlearn-model", body)
+        if fine:
+            assert math.isfinite(Model.from_bytes(data).margins([[0, -9e49, 9e49]])[0])
+        else:
+            with pytest.raises(ModelError, match="contradicts itself"):
+                Model.from_bytes(data)
+
+
+@pytest.mark.parametrize("negative", [math.nan, math.inf, 5, 1.0])
+def test_the_negative_class_of_a_state_is_one_that_a_parser_finds(negative):
+    body = body_of(taught(resolve("averagesl", "logistic", {}), b"1 1:1\n").to_bytes(), STATE)
+    with pytest.raises(ModelError, match="not a whole state"):
+        Training.from_bytes(container.pack(STATE, {**body, "negative": negative}))
