@@ -14,6 +14,7 @@ from fuzz.hunt import address_space
 from fuzz.models import Models, sealed, taught
 from streamlearn import container, wire
 from streamlearn.catalogue import resolve
+from streamlearn.daemon import journal
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import ModelError
@@ -119,3 +120,38 @@ def test_the_negative_class_of_a_state_is_one_that_a_parser_finds(negative):
     body = body_of(taught(resolve("averagesl", "logistic", {}), b"1 1:1\n").to_bytes(), STATE)
     with pytest.raises(ModelError, match="not a whole state"):
         Training.from_bytes(container.pack(STATE, {**body, "negative": negative}))
+
+
+WRONG = [None, -1, "x", b"x", [], {}, 1.5, 1 << 63]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("place", range(8))
+def test_a_journal_entry_of_other_types_is_damage(part, place, wrong):
+    seed = part.seeds["journal"][1]
+    entries = container.unpacked(seed.data)
+    entries[0][place] = wrong
+    frame = seed.more
+    payload = wire.pack(entries)
+    start = frame.end - len(frame.payload) - journal.FRAME_SIZE
+    whole = part.whole[part.segment]
+    data = whole[:start] + journal.packed_frame(frame.number, frame.synced, payload)
+    assert part.judge("journal", data + whole[frame.end :]).startswith("journal ")
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("key", ["frame", "learned", "client", "seq", "refusal"])
+def test_a_checkpoint_of_other_types_is_refused(part, key, wrong):
+    body = body_of(part.whole[part.checkpoint], "streamlearn-checkpoint")
+    body["sessions"] = [["c", [[1, 2, 2, 0, 0, ""]]]]
+    if key == "frame":
+        body["frame"] = wrong
+    elif key == "learned":
+        body["counts"]["learned"] = wrong
+    elif key == "client":
+        body["sessions"][0][0] = wrong
+    else:
+        body["sessions"][0][1][0][0 if key == "seq" else 5] = wrong
+    fine = type(wrong) is str and key in ("client", "refusal")
+    fate = part.judge("checkpoint", container.pack("streamlearn-checkpoint", body))
+    assert fate == ("checkpoint accepted" if fine else "checkpoint refused")
