@@ -56,11 +56,11 @@ class Publisher:
             socket.close()
 
     def welcome(self, message: bytes) -> None:
-        """A subscription (1 + topic) or its end (0 + topic)."""
-        topic = message[1:]
+        """A subscription (1 + topic) or its end (0 + topic); a peer may send other messages."""
+        topic, change = message[1:], {b"\1": 1, b"\0": -1}.get(message[:1], 0)
         if topic in self.subscribers:
-            self.subscribers[topic] += 1 if message[:1] == b"\1" else -1
-            if message[:1] == b"\1":
+            self.subscribers[topic] += change
+            if change > 0:
                 self.send(topic, whole(self.sent))
 
     def publish(self) -> None:

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import zmq
+from daemon.conftest import until
 
+from fuzz.frames import FLAGS, Talk, started
 from fuzz.hunt import address_space
 from fuzz.models import Models, sealed, taught
 from streamlearn import container, wire
@@ -155,3 +158,22 @@ def test_a_checkpoint_of_other_types_is_refused(part, key, wrong):
     fine = type(wrong) is str and key in ("client", "refusal")
     fate = part.judge("checkpoint", container.pack("streamlearn-checkpoint", body))
     assert fate == ("checkpoint accepted" if fine else "checkpoint refused")
+
+
+# ---- what came over the wire ---------------------------------------------------------------------
+
+
+def test_words_of_a_follower_are_not_taken_for_its_leaving():
+    """A message that is neither a subscription nor its end let all others wait in vain."""
+    with started(*FLAGS) as daemon, zmq.Context() as context:
+        talk = Talk(daemon, context)
+        stranger = talk.peer(zmq.XSUB, "publish")
+        try:
+            assert talk.look()["subscribers"] == 1
+            stranger.send(b"\2delta")
+            stranger.send(b"\1snapshot")
+            until(lambda: talk.ask(do="status")["status"]["subscribers"] != 1)
+            assert talk.look()["subscribers"] == 2  # the follower heard of the new model
+        finally:
+            stranger.close()
+            talk.close()
