@@ -41,6 +41,7 @@ WINDOW = 200  # unanswered at a time; fewer than a ROUTER keeps for a peer
 ROUND = 2000  # frames between two looks at everything
 ALLOWED = 32 << 20  # bytes of growth that are no leak
 HELD = 20  # connections kept open at a time
+ROWS = [[0, 1, 0.5, 0], [0, 0, 1, -2]]  # of the good client
 Make = Callable[[], list[bytes]]  # the parts of a message
 
 
@@ -283,16 +284,7 @@ class Talk:
         reply = self.ask(do="learn", text=text)
         if reply.get("learned") != 2:
             raise Wrong(f"a good batch was not learned: {reply}")
-        live = self.ask(do="predict", text=text, model="live")
-        model = model_from_bytes(self.ask(do="snapshot", published=True)["model"])
-        again = self.ask(do="predict", text=text)
-        if not model.t == live["t"] == again["t"] == reply["t"]:
-            raise Wrong("a good client is answered from a model older than what it was told of")
-        rows = [[0, 1, 0.5, 0], [0, 0, 1, -2]]
-        for answer in (live, again):
-            if answer["margins"] != model.margins(rows).tobytes():
-                raise Wrong(f"a good client gets wrong margins from the model of {model.t}")
-        self.follow(model.t)
+        self.follow(self.predict(text, reply["t"]))
         status = self.ask(do="status")["status"]
         parts = ("learned", "skipped", "rejected", "duplicate")
         if status["received"] != sum(status[name] for name in parts):
@@ -308,6 +300,23 @@ class Talk:
             if any(word in line for word in ("Traceback", "CRITICAL", "Exception", "failed")):
                 raise Wrong(f"in the log: {line}")
         return status
+
+    def predict(self, text: bytes, t: int) -> int:
+        """Margins are those of a model that has learned t examples or more; of how many it has."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            live = self.ask(do="predict", text=text, model="live")
+            model = model_from_bytes(self.ask(do="snapshot", published=True)["model"])
+            again = self.ask(do="predict", text=text)
+            if not t <= live["t"] <= model.t <= again["t"]:
+                raise Wrong("a good client is answered from a model older than it was told of")
+            if live["t"] == again["t"]:  # no stranger taught it anything meanwhile
+                break
+            if time.monotonic() > deadline:
+                raise Wrong("the model does not come to rest")
+        if not live["margins"] == again["margins"] == model.margins(ROWS).tobytes():
+            raise Wrong(f"a good client gets wrong margins from the model of {model.t}")
+        return model.t
 
     def follow(self, t: int) -> None:
         """A follower hears of the model that a good client was answered from."""
@@ -353,11 +362,14 @@ class Talk:
         deadline = time.monotonic() + PATIENCE
         while True:  # until it has seen all of them leave
             left, status = self.daemon.files - before, self.ask(do="status")["status"]
-            if left <= 0 and status["subscribers"] == 1:
+            # Too many may be counted: libzmq passes on each of two subscriptions of a peer to one
+            # topic, but only one leaving. Too few would let those who are there wait in vain.
+            if status["subscribers"] < 1:
+                raise Wrong(f"{status['subscribers']} subscribers are counted where there is one")
+            if left <= 0:
                 return
             if time.monotonic() > deadline:
-                others = status["subscribers"] - 1
-                raise Wrong(f"behind {count} strangers {left} files stay open, {others} followers")
+                raise Wrong(f"behind {count} strangers {left} files stay open")
 
     def visit(self, random: Random, frames: Frames, place: str) -> None:
         """A peer of the right kind that says the wrong things and leaves."""
