@@ -60,6 +60,9 @@ def memory_of(size: int):
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+NESTED: list = []
+for _ in range(490):  # 511 levels are all that is packed; Python 3.11 shows fewer than a thousand
+    NESTED = [NESTED]
 LONG = (1 << 30, (1 << 63) - 1)
 
 
@@ -84,10 +87,7 @@ def test_lists_that_boast_of_their_length_get_no_memory(length):
 
 @pytest.mark.parametrize("key", ["format", "version"])
 def test_what_is_too_deep_to_be_shown_is_refused_in_words(key):
-    deep: list = []
-    for _ in range(490):  # 511 levels are all that is packed; 3.11 shows fewer than a thousand
-        deep = [deep]
-    parts = {"format": STATE, "version": 1, key: deep, "checksum": 0}
+    parts = {"format": STATE, "version": 1, key: NESTED, "checksum": 0}
     data = wire.pack(parts)[:-1].replace(b"\x91" * 490, b"\x91" * 1010)
     with pytest.raises(ModelError, match="file: "):
         container.unpack(sealed(data), STATE, "file")
@@ -123,6 +123,13 @@ def test_the_negative_class_of_a_state_is_one_that_a_parser_finds(negative):
     body = body_of(taught(resolve("averagesl", "logistic", {}), b"1 1:1\n").to_bytes(), STATE)
     with pytest.raises(ModelError, match="not a whole state"):
         Training.from_bytes(container.pack(STATE, {**body, "negative": negative}))
+
+
+def test_a_setting_too_deep_to_be_shown_is_refused_in_words():
+    body = body_of(taught(resolve("averagesl", "logistic", {}), b"").to_bytes(), STATE)
+    data = container.pack(STATE, {**body, "settings": {**body["settings"], "l2": NESTED}})
+    with pytest.raises(ModelError, match="--l2"):
+        Training.from_bytes(sealed(data[:-5].replace(b"\x91" * 490, b"\x91" * 1000)))
 
 
 WRONG = [None, -1, "x", b"x", [], {}, 1.5, 1 << 63]
