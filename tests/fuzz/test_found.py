@@ -22,6 +22,7 @@ from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import ModelError
 from streamlearn.model import Model
+from streamlearn.multiclass import model_from_bytes
 from streamlearn.training import FORMAT as STATE
 from streamlearn.training import Training
 
@@ -123,6 +124,16 @@ def test_the_negative_class_of_a_state_is_one_that_a_parser_finds(negative):
     body = body_of(taught(resolve("averagesl", "logistic", {}), b"1 1:1\n").to_bytes(), STATE)
     with pytest.raises(ModelError, match="not a whole state"):
         Training.from_bytes(container.pack(STATE, {**body, "negative": negative}))
+
+
+@pytest.mark.parametrize("key", ["settings", "counters", "normalize"])
+def test_a_model_of_no_classes_is_checked_like_any_other(key):
+    nobody = taught(resolve("averagesl", "logistic", {}), b"", multiclass=True).model()
+    data = nobody.to_bytes()
+    assert model_from_bytes(data).to_bytes() == data
+    body = body_of(data, "streamlearn-model")
+    with pytest.raises(ModelError):
+        model_from_bytes(container.pack("streamlearn-model", {**body, key: 1.5}))
 
 
 def test_a_setting_too_deep_to_be_shown_is_refused_in_words():
