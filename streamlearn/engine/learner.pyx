@@ -493,6 +493,10 @@ cdef class Learner:
         cdef const int64_t[::1] ids
         cdef const int64_t[::1] column
         new.kernel.set_scalars(&new.algorithm, state["scalars"])
+        for name, value in new.spec["scalars"].items():
+            # Flags and whole numbers are settings: no example changes them, and some divide.
+            if isinstance(value, int) and state["scalars"][name] != value:
+                raise ModelError(f"the state's {name} is not that of its settings")
         if new.two_phases:
             new.second.frozen = state["second"]
         new.tally = state["progress"]

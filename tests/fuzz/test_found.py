@@ -126,6 +126,16 @@ def test_the_negative_class_of_a_state_is_one_that_a_parser_finds(negative):
         Training.from_bytes(container.pack(STATE, {**body, "negative": negative}))
 
 
+@pytest.mark.parametrize("wrong", [0, -10, 11])
+def test_whole_numbers_of_a_kernel_are_those_of_its_settings(wrong):
+    """Truncating every 0 examples divided by it: SIGFPE."""
+    body = body_of(taught(resolve("tg", "logistic", {}), b"1 1:1\n").to_bytes(), STATE)
+    assert body["learner"]["scalars"]["every"] == 10
+    body["learner"]["scalars"]["every"] = wrong
+    with pytest.raises(ModelError, match="every"):
+        Training.from_bytes(container.pack(STATE, body))
+
+
 @pytest.mark.parametrize("key", ["settings", "counters", "normalize"])
 def test_a_model_of_no_classes_is_checked_like_any_other(key):
     nobody = taught(resolve("averagesl", "logistic", {}), b"", multiclass=True).model()
