@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 FORMAT = "streamlearn-model"
-# What meets us in a file whose checksum is right and whose inside is not.
-CONTRADICTIONS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+# What meets us in a file whose checksum is right and whose inside is not; the last where something
+# nested a thousand deep is to be shown.
+CONTRADICTIONS = (
+    KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
 SUMS = ("examples", "weight", "loss", "errors")
 CERTIFICATE = ("violation", "objective")
 LARGEST = 1e200  # of a weight: a row is below 1e50 in size, and their product must be finite
