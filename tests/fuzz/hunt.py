@@ -93,7 +93,7 @@ def hunt(where: str, count: int, seed: int, most: int = 10) -> Bag:
 
 def send_out(bag: Bag, where: str, which: tuple[int, int, int], note: Path, most: int) -> int:
     """One process for (count, seed, start); the number of the input to go on from, or -1."""
-    name, start = where.split(":")[1].lower(), which[2]
+    name, start, told = where.split(":")[1].lower(), which[2], 0
     here = Path(__file__).resolve().parents[1]
     package = Path(streamlearn.__file__).resolve().parents[1]
     words = [sys.executable, "-m", "fuzz.hunt", where, *map(str, which), str(note)]
@@ -112,6 +112,7 @@ def send_out(bag: Bag, where: str, which: tuple[int, int, int], note: Path, most
                     process.kill()
                     return -1
                 continue
+            told += said["cases"]
             bag.cases += said["cases"]
             bag.peak = max(bag.peak, said["peak"])
             bag.fates.update(said["fates"])
@@ -120,6 +121,7 @@ def send_out(bag: Bag, where: str, which: tuple[int, int, int], note: Path, most
     number, kind, data = noted(note.read_bytes())
     if number < start:
         raise RuntimeError(f"{where} did not begin: exit code {process.returncode}")
+    bag.cases += (number + 1 - start) * class_named(where).units - told  # what it did not tell of
     bag.violations.append(Violation(name, number, kind, death(process.returncode), data))
     return number + 1
 
@@ -188,9 +190,13 @@ def judged(part: Part, count: int, seed: int, start: int, note: mmap.mmap) -> No
     tell()
 
 
-def part_named(where: str) -> Part:
+def class_named(where: str) -> type[Part]:
     module, name = where.split(":")
-    return getattr(importlib.import_module(module), name)()
+    return getattr(importlib.import_module(module), name)
+
+
+def part_named(where: str) -> Part:
+    return class_named(where)()
 
 
 def main() -> None:

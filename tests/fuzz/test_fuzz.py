@@ -75,6 +75,13 @@ def test_a_hunt_sees_what_is_planted_and_goes_on(planted, what, tmp_path):
     assert len({violation.number for violation in bag.violations}) == 3
 
 
+@pytest.mark.parametrize("planted", ["Objects", "Crashes"])
+def test_every_case_is_counted_whatever_became_of_it(planted):
+    bag = hunt(f"fuzz.planted:{planted}", 60, seed=1, most=60)
+    assert bag.violations
+    assert bag.cases == 60
+
+
 @pytest.mark.parametrize("planted", ["Rounded", "Shifted"])
 def test_a_parser_that_is_a_little_wrong_is_found(planted):
     (violation, *_) = hunt(f"fuzz.planted:{planted}", 2000, seed=1, most=1).violations
