@@ -502,6 +502,11 @@ cdef class Learner:
         new.tally = state["progress"]
         if not 0 <= new.tally.examples <= MOST_EXAMPLES:
             raise ModelError(f"the state has learned {new.tally.examples} examples")
+        clocks = [state["scalars"].get("step", state["scalars"])["t"]]
+        if new.two_phases:
+            clocks.append(new.second.frozen.t)
+        if {*clocks} != {new.tally.examples}:
+            raise ModelError(f"the state's clocks differ from its {new.tally.examples} examples")
         new.task.label_shift = state["label_shift"]
         new.task.label_scale = state["label_scale"]
         if not (isfinite(new.task.label_shift) and 1e-100 < new.task.label_scale < 1e300):

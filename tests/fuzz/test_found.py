@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgpack
 import pytest
 import zmq
 from daemon.conftest import until
@@ -18,6 +19,7 @@ from fuzz.models import Models, sealed, taught
 from streamlearn import container, wire
 from streamlearn.catalogue import resolve
 from streamlearn.daemon import journal
+from streamlearn.delta import apply
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import ModelError
@@ -134,6 +136,27 @@ def test_whole_numbers_of_a_kernel_are_those_of_its_settings(wrong):
     body["learner"]["scalars"]["every"] = wrong
     with pytest.raises(ModelError, match="every"):
         Training.from_bytes(container.pack(STATE, body))
+
+
+@pytest.mark.parametrize("wrong", [0, 7, 1 << 60, (1 << 63) - 1, -1])
+@pytest.mark.parametrize(("algo", "clock"), [("asgd", "step"), ("rda", "scalars"),
+                                             ("optimalsl", "second")])  # fmt: skip
+def test_the_clocks_of_a_state_agree(algo, clock, wrong):
+    """An average over 2^63 examples that never were took for ever."""
+    settings = resolve(algo, "squared", {"weights": "suffix"} if algo == "asgd" else {})
+    body = body_of(taught(settings, b"1 1:1\n" * 120).to_bytes(), STATE)
+    learner = body["learner"]
+    held = learner["scalars"]["step"] if clock == "step" else learner[clock]
+    assert held["t"] == 120
+    held["t"] = wrong
+    with pytest.raises(ModelError, match="clocks differ"):
+        Training.from_bytes(container.pack(STATE, body))
+
+
+def test_a_delta_too_deep_to_be_shown_is_refused_in_words(part):
+    deep = msgpack.unpackb(b"\x91" * 1000 + b"\x01")
+    with pytest.raises(ModelError, match="does not fit"):
+        apply(part.old, {"from": deep})
 
 
 @pytest.mark.parametrize("key", ["settings", "counters", "normalize"])
