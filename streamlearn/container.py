@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, BinaryIO
 
 import msgpack
@@ -42,18 +43,31 @@ def unpack(data: bytes, kind: str, name: str) -> dict[str, Any]:
     if struct.unpack(">I", data[-4:])[0] != zlib.crc32(data[:-5]):
         raise ModelError(f"{name}: damaged: the checksum does not fit its {len(data)} bytes")
     try:
-        body = msgpack.unpackb(data)
+        body = unpacked(data)
     except (ValueError, msgpack.exceptions.UnpackException) as error:
         raise ModelError(f"{name}: not a {kind} file: {error}") from error
     if not isinstance(body, dict) or body.get("format") != kind:
         found = body.get("format") if isinstance(body, dict) else type(body).__name__
-        raise ModelError(f"{name}: is {found!r}, expected {kind!r}")
+        raise ModelError(f"{name}: is {short(found)}, expected {kind!r}")
     if body.get("version") != VERSION:
+        version = short(body.get("version")).strip("'")  # never deeper than it can be shown
         raise ModelError(
-            f"{name}: written by a newer streamlearn (format version {body.get('version')}, "
+            f"{name}: written by a newer streamlearn (format version {version}, "
             f"this one reads {VERSION}); upgrade to read it"
         )
     return body
+
+
+def unpacked(data: bytes | memoryview) -> Any:
+    """The one object of these bytes, for memory in proportion to them.
+
+    They are walked over first: a list gets all its memory as soon as it says how long it is, and a
+    thousand of them inside each other, each as long as the file, ask for 8 kB a byte.
+    """
+    walker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
+    walker.feed(data)
+    walker.skip()
+    return msgpack.unpackb(data)
 
 
 def read_file(path: str, kind: str) -> dict[str, Any]:

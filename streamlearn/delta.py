@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def apply(old: Model, delta: Mapping[str, Any]) -> Model:
     """The model that a delta makes of the one it is from; a ModelError if it does not fit."""
     start = delta.get("from")
     if start != old.t:
-        raise ModelError(f"a delta from example {start} does not fit a model of {old.t}")
+        raise ModelError(f"a delta from example {short(start)} does not fit a model of {old.t}")
     try:
         gone, ids = (np.frombuffer(delta[name], "<i8") for name in ("gone", "ids"))
         kept = ~np.isin(old.id_array, np.concatenate([gone, ids]), assume_unique=True)

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 FORMAT = "streamlearn-model"
-# What meets us in a file whose checksum is right and whose inside is not.
-CONTRADICTIONS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+# What meets us in a file whose checksum is right and whose inside is not; the last where something
+# nested a thousand deep is to be shown.
+CONTRADICTIONS = (
+    KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
 SUMS = ("examples", "weight", "loss", "errors")
 CERTIFICATE = ("violation", "objective")
+LARGEST = 1e200  # of a weight: a row is below 1e50 in size, and their product must be finite
 COUNTERS = {"bad_lines", "blank_lines", "ignored_features"}
 
 
@@ -187,12 +191,14 @@ class Model:
                 version=body["streamlearn"],
             )
             sound = (
-                is_sound(memoryview(model.ids).cast("q"), memoryview(model.weights).cast("d"))
-                and math.isfinite(model.bias)
+                is_sound(
+                    memoryview(model.ids).cast("q"), memoryview(model.weights).cast("d"), LARGEST
+                )
+                and abs(model.bias) < LARGEST
                 and model.loss in LOSSES
                 and model.normalize in ("none", "l2")
                 and (model.labels is None) == (not model.classifies)
-                and (model.labels is None or len([float(x) for x in model.labels]) == 2)
+                and (model.labels is None or are_labels(*model.labels))
                 and min(model.t, model.seen, *(model.progress[k] for k in SUMS)) >= 0
                 and all(is_figure(model.certificate[k]) for k in CERTIFICATE)
                 and {*model.counters} >= COUNTERS
@@ -207,6 +213,11 @@ class Model:
 def is_figure(value: Any) -> bool:
     """Whether it is a number, or None for one that is not known."""
     return value is None or type(value) in (int, float)
+
+
+def are_labels(negative: Any, positive: Any) -> bool:
+    """Whether two classes can be written so."""
+    return all(type(x) in (int, float) and math.isfinite(x) for x in (negative, positive))
 
 
 def as_written(label: float) -> str:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 # What the file keeps for each class; all else is the same for all of them.
 PART = ("bias", "ids", "weights", "certificate", "progress")
 REST = (-1.0, 1.0)  # the labels of a part: the rest, the class
+NOTHING: dict[str, Any] = {
+    "labels": REST, "bias": 0.0, "ids": b"", "weights": b"",
+    "certificate": {"violation": None, "objective": None},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,7 @@ class MulticlassModel:
         """From the inside of a model file, checking everything."""
         try:
             shared = {key: value for key, value in body.items() if key != "classes"}
+            Model.checked({**shared, **NOTHING}, name)  # what they share, also where there are none
             model = cls(
                 settings=body["settings"],
                 t=body["t"],

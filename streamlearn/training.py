@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle, repeat
+from reprlib import repr as short
 from typing import Any, Protocol
 
 from streamlearn import container
@@ -296,6 +297,8 @@ class Training:
                 max_classes=body.get("max_classes", MAX_CLASSES),
             )
             if body["negative"] is not None and training.labels is None:
+                if body["negative"] not in (-1.0, 0.0):
+                    raise ModelError("its negative class is neither -1 nor 0")
                 training.parser.settle(body["negative"])
         except (ModelError, UsageError, DataError, *CONTRADICTIONS) as error:
             raise ModelError(f"{path}: not a whole state: {error}") from error
@@ -305,5 +308,5 @@ class Training:
 def whole(number: Any) -> int:
     """A counter of a file."""
     if type(number) is not int or not 0 <= number < 1 << 63:
-        raise ValueError(f"{number!r} is no count")
+        raise ValueError(f"{short(number)} is no count")
     return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import Any
 
 from streamlearn.errors import UsageError
@@ -46,7 +47,8 @@ class Parameter:
 
     def check(self, value: Any) -> Any:
         """The value in its own type, or a UsageError that says what is accepted."""
-        refusal = UsageError(f"{self.flag} {value}: expected {self.range}")
+        shown = value if isinstance(value, str) else short(value)  # a file may nest it deep
+        refusal = UsageError(f"{self.flag} {shown}: expected {self.range}")
         if self.auto and (value is None or value == "auto"):
             return None
         if self.choices:

@@ -89,6 +89,7 @@ class Publisher:
     def welcome(self) -> None:
         """Subscriptions (1 + beginning of a topic) and their ends (0 + the same).
 
+        A peer may send other messages too; they mean nothing.
         Whoever is new gets the whole model. All others of the topic get it again, so however many
         come at once, it is sent once.
         """
@@ -99,7 +100,7 @@ class Publisher:
             if wanted and message[:1] == b"\1":
                 self.subscribers[message[1:]] += 1
                 new.update(wanted)
-            elif wanted:
+            elif wanted and message[:1] == b"\0":
                 self.subscribers[message[1:]] -= 1
         for topic in sorted(new):
             self.send(topic, whole(self.sent))

@@ -8,8 +8,10 @@ last are remembered, each with the answers to its last batches.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
+from streamlearn.training import whole
 from streamlearn.wire import REMEMBERED, Refusal
 
 CLIENTS = 4096  # remembered; the one silent for longest is forgotten first
@@ -36,9 +38,9 @@ class Sessions:
     def __init__(self, state: list[Any] | None = None) -> None:
         self.clients: OrderedDict[str, deque[tuple[int, Ack]]] = OrderedDict()
         for client, acks in state or ():
-            self.clients[client] = deque(
-                ((seq, Ack(*figures)) for seq, *figures in acks), maxlen=REMEMBERED
-            )
+            if type(client) is not str:
+                raise ValueError(f"{short(client)} is no client")
+            self.clients[client] = deque(map(kept_ack, acks), maxlen=REMEMBERED)
 
     def is_next(self, client: str, seq: int, ahead: int | None = None) -> bool:
         """Whether a batch is the next in turn; False if it came before, else a refusal.
@@ -83,3 +85,11 @@ class Sessions:
             [client, [[seq, *ack] for seq, ack in acks]]
             for client, acks in self.clients.items()
         ]
+
+
+def kept_ack(entry: list[Any]) -> tuple[int, Ack]:
+    """An ack as a checkpoint keeps it, behind the number of its batch."""
+    seq, t, learned, skipped, rejected, *refusal = entry
+    if [type(words) for words in refusal] not in ([], [str]):
+        raise ValueError(f"{short(refusal)} is no refusal")
+    return whole(seq), Ack(*map(whole, (t, learned, skipped, rejected)), *refusal)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import msgpack
@@ -40,7 +41,7 @@ from streamlearn.errors import (
     NoInput,
 )
 from streamlearn.model import CONTRADICTIONS
-from streamlearn.training import Training
+from streamlearn.training import Training, whole
 
 log = logging.getLogger("streamlearn")
 
@@ -140,9 +141,10 @@ class StateFolder:
             return None
         body = container.read_file(name, FORMAT)
         try:
-            sessions, counts = Sessions(body["sessions"]), Counts(**body["counts"])
+            sessions = Sessions(body["sessions"])
+            counts = Counts(**{name: whole(count) for name, count in body["counts"].items()})
             ledger = Ledger(Training.from_bytes(body["training"], name), sessions, counts)
-            return ledger, int(body["frame"])
+            return ledger, whole(body["frame"])
         except CONTRADICTIONS as error:
             raise ModelError(f"{name}: not a whole checkpoint: {error}") from error
 
@@ -162,7 +164,7 @@ class StateFolder:
         reader = self.reader = Reader(self.path, frame)
         for found in reader.frames():
             try:
-                entries = [unpacked(*entry) for entry in msgpack.unpackb(found.payload)]
+                entries = [unpacked(*entry) for entry in container.unpacked(found.payload)]
             except (*CONTRADICTIONS, DataError, msgpack.exceptions.UnpackException) as error:
                 raise reader.spoilt(found, f"not what we write: {error}") from error
             for entry in entries[:most]:
@@ -317,7 +319,13 @@ def unpacked(
     columns: list[bytes] | None,
     refusal: str = "",
 ) -> Entry:
-    """The inverse."""
+    """The inverse; a ValueError where it is not what `packed` makes."""
+    if not (client is None or type(client) is str) or type(refusal) is not str:
+        raise ValueError(f"the client {short(client)} or the refusal {short(refusal)} is no text")
+    if negative is not None and negative not in (-1.0, 0.0):
+        raise ValueError(f"the negative class is not written {short(negative)}")
+    for number in (seq, rejected, bad, blank):
+        whole(number)
     block = Block()
     if columns is not None:
         block = Block.from_bytes(dict(zip(COLUMNS, columns, strict=True)))

@@ -276,6 +276,8 @@ cdef class Block:
     def from_bytes(arrays):
         """The inverse of arrays() and of state()."""
         kinds = {"offsets": "q", "ids": "q", "lines": "q"}
-        # array, since Cython takes no typed view of empty bytes
+        # array, since Cython takes no typed view of empty bytes; memoryview, since bytes() of a
+        # number that stands where bytes should would be as many bytes
         return Block.from_arrays(
-            **{name: array(kinds.get(name, "d"), bytes(data)) for name, data in arrays.items()})
+            **{name: array(kinds.get(name, "d"), bytes(memoryview(data)))
+               for name, data in arrays.items()})

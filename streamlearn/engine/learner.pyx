@@ -493,11 +493,20 @@ cdef class Learner:
         cdef const int64_t[::1] ids
         cdef const int64_t[::1] column
         new.kernel.set_scalars(&new.algorithm, state["scalars"])
+        for name, value in new.spec["scalars"].items():
+            # Flags and whole numbers are settings: no example changes them, and some divide.
+            if isinstance(value, int) and state["scalars"][name] != value:
+                raise ModelError(f"the state's {name} is not that of its settings")
         if new.two_phases:
             new.second.frozen = state["second"]
         new.tally = state["progress"]
         if not 0 <= new.tally.examples <= MOST_EXAMPLES:
             raise ModelError(f"the state has learned {new.tally.examples} examples")
+        clocks = [state["scalars"].get("step", state["scalars"])["t"]]
+        if new.two_phases:
+            clocks.append(new.second.frozen.t)
+        if {*clocks} != {new.tally.examples}:
+            raise ModelError(f"the state's clocks differ from its {new.tally.examples} examples")
         new.task.label_shift = state["label_shift"]
         new.task.label_scale = state["label_scale"]
         if not (isfinite(new.task.label_shift) and 1e-100 < new.task.label_scale < 1e300):

@@ -485,7 +485,6 @@ cdef class Parser:
                     code = FAULT_REPEATED
                     mark = item_start(line_start, repeat)
                     break
-                self.unsorted += 1
             if not (items.norm < EXTREME_NORM and fabs(y) < EXTREME and weight < EXTREME):
                 code = FAULT_EXTREME
                 mark = line_start
@@ -506,6 +505,7 @@ cdef class Parser:
                 code = add_class(&self.rule, y)
                 if code:
                     break
+            self.unsorted += not items.rising
             if items.tiny:                                    # an explicit zero is no feature
                 self.zeros += items.tiny
                 items.n = drop_tiny(ids, values, first, items.n)

@@ -2,7 +2,7 @@ from typing_extensions import Buffer
 
 from streamlearn.engine.block import Block
 
-def is_sound(ids: Buffer, weights: Buffer) -> bool: ...
+def is_sound(ids: Buffer, weights: Buffer, largest: float = ...) -> bool: ...
 
 class Scorer:
     """Predicts with sparse weights given as bytes (int64 ids, float64 weights)."""

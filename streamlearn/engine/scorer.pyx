@@ -1,5 +1,5 @@
 # Scorer: the weights of a model, found by id, and the dot product with each row of a block.
-from libc.math cimport isfinite
+from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 
 from streamlearn.engine.block cimport Block
@@ -8,13 +8,13 @@ from streamlearn.engine.slots cimport Slots, find
 from streamlearn.errors import ModelError
 
 
-def is_sound(const int64_t[::1] ids, const double[::1] weights):
-    """Whether there is one finite weight for each id, and ids rise from 0 or above."""
+def is_sound(const int64_t[::1] ids, const double[::1] weights, double largest=INFINITY):
+    """Whether each id has one weight, smaller than `largest` in size, and ids rise from 0 on."""
     cdef int64_t i, count = ids.shape[0], before = -1
     cdef bint sound = count == weights.shape[0]
     with nogil:
         for i in range(count if sound else 0):
-            sound &= ids[i] > before and isfinite(weights[i])
+            sound &= ids[i] > before and fabs(weights[i]) < largest
             before = ids[i]
     return sound
 
