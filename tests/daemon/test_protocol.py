@@ -182,6 +182,16 @@ def test_help_is_the_table(daemon, peer):
         assert set(found["commands"][name]["takes"]) == set(command.takes)
 
 
+@pytest.mark.usefixtures("unharmed")
+@pytest.mark.parametrize("more", [{"v": 1}, {"v": 99}, {"v": 0}, {"v": "next"}, {}], ids=str)
+def test_every_version_may_ping(daemon, peer, more):
+    socket = peer(daemon)
+    socket.send(msgpack.packb({"id": 9, "do": "ping", **more}))
+    reply = msgpack.unpackb(socket.recv())
+    assert (reply["id"], reply["ok"]) == (9, True)
+    assert reply["protocols"] == [wire.OLDEST, wire.NEWEST]
+
+
 # ---- bad requests --------------------------------------------------------------------------------
 
 
@@ -198,12 +208,12 @@ ROWS = {"offsets": struct.pack("<2q", 0, 1), "ids": struct.pack("<q", 3),
         "values": struct.pack("<d", 1.0), "labels": struct.pack("<d", 1.0)}  # fmt: skip
 
 BAD = [
-    ({"v": 2, "do": "ping"}, "BAD_VERSION"),
-    ({"v": 0, "do": "ping"}, "BAD_VERSION"),
-    ({"v": "1", "do": "ping"}, "BAD_VERSION"),
-    ({"v": 1.0, "do": "ping"}, "BAD_VERSION"),
-    ({"v": True, "do": "ping"}, "BAD_VERSION"),
-    ({"v": None, "do": "ping"}, "BAD_VERSION"),
+    ({"v": 2, "do": "status"}, "BAD_VERSION"),
+    ({"v": 0, "do": "status"}, "BAD_VERSION"),
+    ({"v": "1", "do": "status"}, "BAD_VERSION"),
+    ({"v": 1.0, "do": "status"}, "BAD_VERSION"),
+    ({"v": True, "do": "status"}, "BAD_VERSION"),
+    ({"v": None, "do": "status"}, "BAD_VERSION"),
     ({}, "BAD_REQUEST"),
     ({"do": None}, "BAD_REQUEST"),
     ({"do": "Learn"}, "BAD_REQUEST"),
@@ -312,7 +322,7 @@ FRAMES = {
     "nested 500": envelope(nested(500)),
     "nested 1000": envelope(nested(1000)),
     "nested 60000": envelope(nested(60_000)),
-    "version nested 1000": b"\x82\xa2do\xa4ping\xa1v" + nested(1000),
+    "version nested 1000": b"\x82\xa2do\xa4help\xa1v" + nested(1000),
     "id nested 1000": b"\x82\xa2do\xa4ping\xa2id" + nested(1000),
     "a key of 60000": msgpack.packb({"v": 1, "do": "ping", "k" * 60_000: 1}),
 }
