@@ -49,15 +49,26 @@ class Refusal(StreamlearnError):
 
 
 def pack(body: Mapping[str, Any]) -> bytes:
-    """The bytes of a message."""
-    return msgpack.packb(body)
+    """The bytes of a message; a TypeError for what has no place in one."""
+    return msgpack.packb(body, default=plain)
 
 
-def unpack(data: bytes) -> dict[str, Any]:
-    """The map of a message; anything else is a BAD_REQUEST."""
+def plain(value: Any) -> Any:
+    """The number in a numpy scalar."""
+    if not hasattr(value, "item"):
+        raise TypeError(f"a {type(value).__name__} is neither text nor number")
+    return value.item()
+
+
+def unpack(data: bytes, keys: int = 64, items: int = 1024) -> dict[str, Any]:
+    """The map of a message; anything else is a BAD_REQUEST.
+
+    keys, items: the most in a map and in a list; -1 is what fits into the message. Requests are
+    bounded, since they may come from anybody; replies are as large as they are.
+    """
     try:
         body = msgpack.unpackb(
-            data, max_map_len=64, max_array_len=1024, max_ext_len=0, strict_map_key=True
+            data, max_map_len=keys, max_array_len=items, max_ext_len=0, strict_map_key=True
         )
     except (ValueError, msgpack.exceptions.UnpackException) as error:
         what = str(error) or "nested too deep"

@@ -7,6 +7,7 @@ sent; a checksum proves that the file is the daemon's model bit for bit.
 from __future__ import annotations
 
 import argparse
+import zlib
 from collections.abc import Iterator
 
 from streamlearn import wire
@@ -57,24 +58,26 @@ def models(args: argparse.Namespace) -> Iterator[AnyModel]:
         socket.connect(daemon.place("publish"))
         socket.subscribe(wire.DELTA_TOPIC)
         model: AnyModel | None = None
+        seen: int | None = None  # checksum of the last: two daemons may have equal t
         while True:
-            message = wire.unpack(socket.recv_multipart()[1])
+            message = wire.unpack(socket.recv_multipart()[1], keys=-1, items=-1)
             try:
                 if message["kind"] == "snapshot":
                     fresh = model_from_bytes(message["model"])
+                    checksum = zlib.crc32(message["model"])
                 elif not isinstance(model, Model):
                     continue
                 else:
-                    fresh = apply(model, message)
+                    fresh, checksum = apply(model, message), message["checksum"]
             except ModelError as error:  # one was missed: ask for a whole one
                 warn(f"{error}; asking for the whole model")
                 socket.unsubscribe(wire.DELTA_TOPIC)
                 socket.subscribe(wire.DELTA_TOPIC)
                 model = None
                 continue
-            if model is None or fresh.t != model.t:
+            if checksum != seen:
                 yield fresh
-            model = fresh
+            model, seen = fresh, checksum
     finally:
         socket.close()
         daemon.close()

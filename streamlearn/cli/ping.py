@@ -14,12 +14,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with calling.client(args) as daemon:
-        hello = daemon.ping()  # the first one connects
+        hello = daemon.greet()  # the first one connects
         begin = time.perf_counter()
         daemon.ping()
         seconds = time.perf_counter() - begin
     print(
         f"streamlearn {hello['streamlearn']}, process {hello['pid']}, protocol "
-        f"{hello['protocols'][1]}: {1000 * seconds:.2f} ms"
+        f"{daemon.version}: {1000 * seconds:.2f} ms"
     )
     return 0

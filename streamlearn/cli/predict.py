@@ -94,7 +94,7 @@ def ask_daemon(args: argparse.Namespace) -> int:
         for path in files:
             source, line = open_source(path), 1
             try:
-                for buffer, stop in chunks(source, 1 << 16):
+                for buffer, stop in chunks(source, min(1 << 16, daemon.room())):
                     text = bytes(buffer[:stop])
                     reply = daemon.request(
                         "predict",

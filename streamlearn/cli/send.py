@@ -8,7 +8,9 @@ is left out with --on-error skip. --no-ack uses the feed socket instead: nothing
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
+from contextlib import suppress
 from typing import Any
 
 from streamlearn.cli import calling
@@ -17,10 +19,13 @@ from streamlearn.cli.rows import check_stdin
 from streamlearn.cli.stderr import say, say_json, warn, write
 from streamlearn.client import Client
 from streamlearn.engine.libsvm import count_lines
-from streamlearn.errors import DataError, UsageError
+from streamlearn.errors import DataError, StreamlearnError, Unavailable, UsageError
 from streamlearn.sources import Source, chunks, open_source
 
 SETTINGS = {s.name: s for s in (*table.READING, *table.PROGRESS)}
+SETTINGS["on_error"] = dataclasses.replace(
+    SETTINGS["on_error"], help="a bad line: stop, or skip it", metavar="stop|skip"
+)
 HEAD = f"{'sent':>12} {'learned':>12} {'skipped':>9} {'ex/s':>9} {'MB/s':>7} {'seconds':>8}"
 
 
@@ -47,13 +52,17 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--batch {args.batch}: {error}") from None
     with calling.client(args) as daemon:
         sender = Sender(daemon, policy, given.get("max_errors"), given.get("progress", "table"))
-        for path in files:
-            source = open_source(path)
-            try:
-                sender.send(source, batch, args.no_ack)
-            finally:
-                source.close()
-        daemon.flush()
+        try:
+            for path in files:
+                source = open_source(path)
+                try:
+                    sender.send(source, min(batch, daemon.room()), args.no_ack)
+                finally:
+                    source.close()
+            daemon.flush()
+        except (KeyboardInterrupt, Unavailable):
+            sender.break_off()
+            raise
         sender.finish()
     return 0
 
@@ -64,7 +73,8 @@ class Sender:
     def __init__(self, daemon: Client, policy: str, limit: int | None, kind: str) -> None:
         self.daemon, self.kind, self.limit = daemon, kind, limit
         self.on_error = "skip" if policy == "skip" else "reject"
-        self.learned = self.skipped = self.sent = self.bytes = self.acked = 0
+        self.learned = self.skipped = self.sent = self.bytes = 0
+        self.acked = ""  # the last line that was answered for
         self.begin = time.perf_counter()
         self.next_row = 1000
         daemon.heard = self.heard
@@ -81,7 +91,7 @@ class Sender:
                 self.daemon.feed(text)
             else:
                 body = {"text": text, "name": source.name, "line": line, "on_error": self.on_error}
-                self.daemon.send(body)
+                self.daemon.send(body, f"{source.name}:{line + lines - 1}")
             line += lines
             self.sent += lines
             self.bytes += stop
@@ -91,7 +101,7 @@ class Sender:
 
     def heard(self, tag: Any, ack: dict[str, Any]) -> None:
         self.learned += ack.get("learned", 0)
-        self.acked = max(self.acked, ack.get("t", 0))
+        self.acked = tag
         if ack.get("skipped"):
             first = self.skipped == 0
             self.skipped += ack["skipped"]
@@ -119,6 +129,21 @@ class Sender:
             )
         elif self.kind == "bar":
             write(f"\r{self.sent:,d} lines sent, {self.learned:,d} learned, {seconds:.1f} s   ")
+
+    def break_off(self) -> None:
+        """What is certain, for whoever wants to go on from here."""
+        with suppress(StreamlearnError):
+            self.daemon.look()
+        if self.kind == "bar":
+            write("\n")
+        if self.acked:
+            done = f"{self.learned:,d} learned, {self.skipped:,d} skipped"
+            say(
+                f"acked up to {self.acked}: {done}; of {self.sent:,d} lines sent those behind that "
+                "may be learned or not"
+            )
+        elif self.sent:
+            say(f"{self.sent:,d} lines were sent and none acked; they may be learned or not")
 
     def finish(self) -> None:
         self.show()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from streamlearn.wire import Refusal
 
 SHOWN = 10  # bad rows that a reply tells about; all are counted
 ARRAYS = {"offsets", "ids", "values"}
+UNNAMED = "batch"  # what a batch without a name is called
 NAME, LINE = 1024, 1 << 53  # a name is repeated in errors; a line number must fit into a reply
 
 
@@ -25,11 +27,12 @@ class Rows:
     bad: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
 
-    def fault(self, name: str, line: int, column: int, what: str) -> None:
+    def fault(self, name: str, line: int, column: int, what: str, message: str = "") -> None:
         self.bad += 1
         if len(self.errors) < SHOWN:
             place = {"name": name, "line": line, "column": column}
-            self.errors.append({**place, "message": f"{name}:{line}:{column}: {what}"})
+            message = message or f"{name}:{line}:{column}: {what}"
+            self.errors.append({**place, "message": message})
 
     @property
     def total(self) -> int:
@@ -56,7 +59,7 @@ def check(request: Mapping[str, Any]) -> None:
 
 def rows_of(request: Mapping[str, Any], parser: Parser, block: Block) -> Rows:
     """The rows of a checked request; the block is reused where it can be."""
-    name, before = request.get("name", "batch"), request.get("line", 1) - 1
+    name, before = request.get("name", UNNAMED), request.get("line", 1) - 1
     if "text" in request:
         return from_text(request["text"], parser, block, name, before)
     return from_arrays(request["rows"], parser, name, before)
@@ -81,17 +84,25 @@ def from_text(text: bytes, parser: Parser, block: Block, name: str, before: int)
 
 def from_arrays(arrays: Any, parser: Parser, name: str, before: int) -> Rows:
     count = max(len(arrays["offsets"]) // 8 - 1, 0)
-    row, what = -1, ""
     try:
         block = Block.from_bytes({"labels": bytes(8 * count), **arrays})
-        if (row := parser.read_labels(block)) >= 0:
-            what = parser.complaint()
+        row = parser.read_labels(block)
+        if row < 0:
+            return Rows(block)
+        what = parser.complaint()
     except DataError as error:
-        row, what = 0, str(error)
-    if not what:
-        return Rows(block)
-    # Rows of arrays stand or fall together: there is no line to leave out.
+        row, what = row_in(str(error))
+    # Rows of arrays stand or fall together: there is no line to leave out. They count from 0, as
+    # in the array that they come from.
+    row += before
+    named = f"{name}: " if name != UNNAMED else ""
     rows = Rows(Block())
-    rows.fault(name, row + 1 + before, 1, what)
+    rows.fault(name, row + 1, 1, what, f"{named}row {row}: {what}")
     rows.bad = max(count, 1)
     return rows
+
+
+def row_in(sentence: str) -> tuple[int, str]:
+    """The row that a block's complaint begins with, and the rest; row 0 when it names none."""
+    found = re.match(r"row (\d+): ", sentence)
+    return (int(found[1]), sentence[found.end() :]) if found else (0, sentence)

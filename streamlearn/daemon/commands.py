@@ -227,14 +227,14 @@ def check_role(name: Any, who: Allowed | None) -> None:
 
 def perform(server: Server, request: dict[str, Any], answer: Answer, size: int) -> Reply:
     """Check a request against the table and do it."""
-    version = request.get("v")
-    if type(version) is not int or not wire.OLDEST <= version <= wire.NEWEST:
+    version, name = request.get("v"), request.get("do")
+    spoken = type(version) is int and wire.OLDEST <= version <= wire.NEWEST
+    if not spoken and name != "ping":  # which tells whoever asks what is spoken here
         raise Refusal(
             "BAD_VERSION",
             f"protocol version {short(version)}; this daemon speaks {wire.OLDEST} to {wire.NEWEST}",
             protocols=[wire.OLDEST, wire.NEWEST],
         )
-    name = request.get("do")
     command = COMMANDS.get(name) if isinstance(name, str) else None
     if command is None:
         raise Refusal("BAD_REQUEST", f"no command {short(name)}; there are {', '.join(COMMANDS)}")

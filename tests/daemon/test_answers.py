@@ -23,8 +23,8 @@ from daemon.conftest import (
     until,
 )
 from streamlearn import container
-from streamlearn.arrays import to_bytes
 from streamlearn.model import Model
+from streamlearn.payloads import to_predict
 from streamlearn.training import Training
 from streamlearn.wire import Refusal
 
@@ -310,7 +310,7 @@ def test_storms_of_questions_change_nothing_that_is_learned(serve, lines, data, 
 def test_arrays_go_over_in_parts_and_come_back_whole(daemon):
     X = scipy.sparse.random_array((10_000, 45), density=0.05, rng=np.random.default_rng(1),
                                   format="csr")  # fmt: skip
-    assert len(list(to_bytes(X, None, None, 4096))) == 3
+    assert len(list(to_predict(X, 1 << 20))) == 3
     with daemon.client() as c:
         assert c.margins(X).tobytes() == c.snapshot().margins(X).tobytes()
 

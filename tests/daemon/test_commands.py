@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import re
+import signal
 
 import pytest
 
@@ -111,6 +112,52 @@ def test_send_refuses_what_it_cannot_do(daemon, run, words, code):
     run("send", "--connect", daemon.endpoint, *words, stdin=b"1 1:1\n", code=code)
 
 
+def test_send_that_is_interrupted_tells_what_was_acked(serve, start, lines):
+    daemon = serve()
+    sender = start("send", "--connect", daemon.endpoint, "--progress", "none")
+    with daemon.client() as c:
+        for upto in (300, 600):
+            sender.write(b"".join(lines[upto - 300 : upto]))
+            until(lambda: c.status()["t"] == upto)  # noqa: B023
+        c.learn(lines[0])  # its ack is behind those of the sender
+    sender.process.send_signal(signal.SIGINT)
+    said = sender.finish(code=130).stderr
+    assert "acked up to <stdin>:600: 600 learned, 0 skipped; of 600 lines sent" in said
+    assert said.endswith("streamlearn: interrupted\n")
+
+
+def test_send_whose_daemon_goes_away_tells_what_was_acked(serve, start, lines):
+    daemon = serve()
+    sender = start("send", "--connect", daemon.endpoint, "--progress", "none", "--timeout", "1")
+    sender.write(b"".join(lines[:300]))
+    with daemon.client() as c:
+        until(lambda: c.status()["t"] == 300)
+        c.learn(lines[0])
+    daemon.process.kill()
+    sender.write(b"".join(lines[300:]))
+    sender.process.stdin.close()
+    sender.process.stdin = None
+    said = sender.finish(code=69).stderr
+    assert "acked up to <stdin>:300: 300 learned" in said
+    assert "no answer for 1 s" in said
+
+
+def test_send_without_acks_claims_none(serve, start, lines):
+    daemon = serve()
+    sender = start("send", "--connect", daemon.endpoint, "--no-ack", "--progress", "none")
+    sender.write(b"".join(lines))
+    with daemon.client() as c:
+        until(lambda: c.status()["t"] == 600)
+    sender.process.send_signal(signal.SIGINT)
+    assert "600 lines were sent and none acked" in sender.finish(code=130).stderr
+
+
+def test_send_offers_only_what_it_does(run):
+    said = run("send", "--help").stdout.decode()
+    assert re.search(r"--on-error stop\|skip +a bad line: stop, or skip it", said)
+    assert "quarantine" not in said
+
+
 # ---- nobody there --------------------------------------------------------------------------------
 
 
@@ -174,6 +221,28 @@ def test_ping_says_who_and_how_fast(daemon, run):
     said = run("ping", "--connect", daemon.endpoint).stdout.decode()
     pattern = rf"streamlearn \S+, process {daemon.process.pid}, protocol 1: [\d.]+ ms\n"
     assert re.fullmatch(pattern, said)
+
+
+def test_follow_tells_two_daemons_of_equal_t_apart(serve, start, tmp_path, lines):
+    other = serve("--state", "other")
+    with other.client() as c:
+        c.learn(b"".join(lines[300:]))
+        expected = c.snapshot().to_bytes()
+    other.stop()
+    daemon = serve()
+    with daemon.client() as c:
+        c.learn(b"".join(lines[:300]))
+        first = c.snapshot().to_bytes()
+        follower = start("follow", "--connect", daemon.endpoint, "-o", "latest.sl")
+        latest = tmp_path / "latest.sl"
+        until(lambda: latest.exists() and latest.read_bytes() == first)
+    daemon.process.kill()
+    daemon.process.wait()
+    place = daemon.endpoints
+    serve("--state", "other", "--bind-publish", place["publish"], bind=place["requests"])
+    until(lambda: latest.read_bytes() == expected)
+    follower.process.send_signal(signal.SIGINT)
+    follower.finish(code=130)
 
 
 # ---- saving and ending ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import itertools
 import re
 import socket as sockets
 import struct
@@ -17,6 +18,9 @@ from daemon.conftest import PATIENCE, adds_up, daemons, until
 from streamlearn import wire
 from streamlearn.client import Client
 from streamlearn.daemon.commands import COMMANDS
+from streamlearn.daemon.publisher import whole
+from streamlearn.delta import apply, difference
+from streamlearn.model import Model
 
 LIMIT = 1 << 16  # of a message to the shared daemon
 GOLDEN = "tests/golden/protocol-1.txt"
@@ -77,30 +81,67 @@ def unharmed(daemon):
 # ---- golden frames -------------------------------------------------------------------------------
 
 
-def golden(root):
-    """[(request bytes, request, reply bytes, reply)] of a conversation with a new daemon."""
-    found, frames = [], {}
+def frames_of(root):
+    """[(mark, bytes, what they mean)] in the order of the file; behind ~ only the words there."""
+    found = []
     for line in (root / GOLDEN).read_text(encoding="utf-8").splitlines():
-        if line[:2] in ("> ", "< "):
-            side, _, text = line.partition(" ")
-            frames[side] = [bytes.fromhex(text)]
-        elif line[:2] == "= ":
-            frames[side].append(ast.literal_eval(line[2:]))
-            if side == "<":
-                found.append((*frames[">"], *frames["<"]))
+        mark, _, text = line.partition(" ")
+        if mark in (">", "<", "@"):
+            topic, _, frame = text.rpartition(" ")
+            found.append([mark + topic, bytes.fromhex(frame)])
+        elif mark == "=":
+            found[-1].append(ast.literal_eval(text))
+        elif mark == "~":
+            found.append([mark, b"", text.split()])
     return found
 
 
+def pairs(root, mark):
+    """Each request with what stands behind it, if that has this mark."""
+    frames = frames_of(root)
+    return [
+        (*asked[1:], *told[1:])
+        for asked, told in itertools.pairwise(frames)
+        if (asked[0], told[0]) == (">", mark)
+    ]
+
+
+def golden(root):
+    """[(request bytes, request, reply bytes, reply)] of a conversation with a new daemon."""
+    return pairs(root, "<")
+
+
 def test_frames_of_this_version_stay_as_they_are(root):
-    conversation = golden(root)
-    assert {request["do"] for _, request, _, _ in conversation} >= {*COMMANDS} - {
-        "ping", "help", "status", "config", "snapshot",  # their replies tell of time and place
+    frames = frames_of(root)
+    assert {meaning["do"] for mark, _, meaning in frames if mark == ">"} > {*COMMANDS}
+    assert {mark for mark, _, _ in frames} == {">", "<", "~", "@snapshot", "@delta"}
+    for mark, data, meaning in frames:
+        if mark != "~":
+            assert wire.unpack(data) == meaning
+            assert wire.pack(meaning) == data
+
+
+def test_replies_that_tell_of_time_and_place_keep_their_keys(serve, peer, root):
+    socket, asked = peer(serve()), pairs(root, "~")
+    assert {request["do"] for _, request, _, _ in asked} == {
+        "ping", "help", "status", "config", "snapshot"
     }  # fmt: skip
-    for sent, request, heard, reply in conversation:
-        assert wire.unpack(sent) == request
-        assert wire.pack(request) == sent
-        assert wire.unpack(heard) == reply
-        assert wire.pack(reply) == heard
+    for sent, request, _, keys in asked:
+        socket.send(sent)
+        reply = msgpack.unpackb(socket.recv())
+        assert (reply.pop("v"), reply.pop("id"), reply.pop("ok")) == (1, request["id"], True)
+        assert set(reply) >= set(keys), request
+
+
+def test_published_frames_of_this_version_are_understood(root):
+    frames = [frame for frame in frames_of(root) if frame[0].startswith("@")]
+    (_, first), (_, begun), (_, change), (_, last) = [(mark, body) for mark, _, body in frames]
+    assert begun == first
+    old, new = Model.from_bytes(first["model"]), Model.from_bytes(last["model"])
+    assert apply(old, change).to_bytes() == new.to_bytes() == last["model"]
+    # and what is published now has the keys of then
+    assert set(wire.unpack(whole(new))) >= set(last)
+    assert {"v", "kind", *difference(old, new)} >= set(change)
 
 
 def test_a_daemon_says_what_it_said_to_the_golden_frames(serve, peer, root):
@@ -182,6 +223,16 @@ def test_help_is_the_table(daemon, peer):
         assert set(found["commands"][name]["takes"]) == set(command.takes)
 
 
+@pytest.mark.usefixtures("unharmed")
+@pytest.mark.parametrize("more", [{"v": 1}, {"v": 99}, {"v": 0}, {"v": "next"}, {}], ids=str)
+def test_every_version_may_ping(daemon, peer, more):
+    socket = peer(daemon)
+    socket.send(msgpack.packb({"id": 9, "do": "ping", **more}))
+    reply = msgpack.unpackb(socket.recv())
+    assert (reply["id"], reply["ok"]) == (9, True)
+    assert reply["protocols"] == [wire.OLDEST, wire.NEWEST]
+
+
 # ---- bad requests --------------------------------------------------------------------------------
 
 
@@ -198,12 +249,12 @@ ROWS = {"offsets": struct.pack("<2q", 0, 1), "ids": struct.pack("<q", 3),
         "values": struct.pack("<d", 1.0), "labels": struct.pack("<d", 1.0)}  # fmt: skip
 
 BAD = [
-    ({"v": 2, "do": "ping"}, "BAD_VERSION"),
-    ({"v": 0, "do": "ping"}, "BAD_VERSION"),
-    ({"v": "1", "do": "ping"}, "BAD_VERSION"),
-    ({"v": 1.0, "do": "ping"}, "BAD_VERSION"),
-    ({"v": True, "do": "ping"}, "BAD_VERSION"),
-    ({"v": None, "do": "ping"}, "BAD_VERSION"),
+    ({"v": 2, "do": "status"}, "BAD_VERSION"),
+    ({"v": 0, "do": "status"}, "BAD_VERSION"),
+    ({"v": "1", "do": "status"}, "BAD_VERSION"),
+    ({"v": 1.0, "do": "status"}, "BAD_VERSION"),
+    ({"v": True, "do": "status"}, "BAD_VERSION"),
+    ({"v": None, "do": "status"}, "BAD_VERSION"),
     ({}, "BAD_REQUEST"),
     ({"do": None}, "BAD_REQUEST"),
     ({"do": "Learn"}, "BAD_REQUEST"),
@@ -312,7 +363,7 @@ FRAMES = {
     "nested 500": envelope(nested(500)),
     "nested 1000": envelope(nested(1000)),
     "nested 60000": envelope(nested(60_000)),
-    "version nested 1000": b"\x82\xa2do\xa4ping\xa1v" + nested(1000),
+    "version nested 1000": b"\x82\xa2do\xa4help\xa1v" + nested(1000),
     "id nested 1000": b"\x82\xa2do\xa4ping\xa2id" + nested(1000),
     "a key of 60000": msgpack.packb({"v": 1, "do": "ping", "k" * 60_000: 1}),
 }
@@ -411,7 +462,8 @@ def test_a_thousand_damaged_requests_end_nothing(serve, peer, root):
     daemon = serve("--max-message", LIMIT)
     socket = peer(daemon)
     random = Random(7)
-    frames = [sent for sent, request, _, _ in golden(root) if request["do"] != "shutdown"]
+    frames = [sent for mark, sent, request in frames_of(root)
+              if mark == ">" and request["do"] != "shutdown"]  # fmt: skip
     heard = 0
     for _ in range(2000):
         frame = bytearray(random.choice(frames))
