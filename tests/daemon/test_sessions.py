@@ -251,18 +251,24 @@ def test_send_goes_on_across_restarts_and_nothing_is_lost_or_repeated(
     endpoint = daemon.endpoint
     sender = start("send", "--connect", endpoint, "--batch", "2k", "--progress", "none")
 
+    parts = [threading.Event() for _ in range(3)]  # each is sent while the one before may be lost
+    parts[0].set()
+
     def write():
-        for i in range(0, len(lines), 100):
-            sender.write(b"".join(lines[i : i + 100]))
+        for number, part in enumerate(parts):
+            part.wait(PATIENCE)
+            for i in range(10_000 * number, 10_000 * (number + 1), 100):
+                sender.write(b"".join(lines[i : i + 100]))
         sender.process.stdin.close()
 
     writer = threading.Thread(target=write)
     writer.start()
     learned = 0
-    for _ in range(2):
+    for part in parts[1:]:
         with Client(endpoint) as c:
             until(lambda: c.status()["t"] > learned + 3000)  # noqa: B023
         daemon.signal(signal.SIGTERM)
+        part.set()
         log = daemon.ended()
         learned = int(log.rsplit("stopped at ", 1)[1].split()[0])
         assert learned < len(lines)
