@@ -296,6 +296,8 @@ class Server:
                 return
             self.requests_seen += 1
             self.handle(frames, who)
+            if not self.router.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # cheaper than to try in vain
+                return
 
     def handle(self, frames: list[bytes], who: Allowed | None) -> None:
         """[peer, (empty,) request]: do it, or queue it, or say why not."""

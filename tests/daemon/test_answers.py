@@ -23,6 +23,9 @@ from daemon.conftest import (
     until,
 )
 from streamlearn import container
+from streamlearn.catalogue import resolve
+from streamlearn.engine.block import Block
+from streamlearn.engine.libsvm import Parser
 from streamlearn.model import Model
 from streamlearn.payloads import to_predict
 from streamlearn.training import Training
@@ -265,6 +268,42 @@ def test_twenty_clients_at_once_teach_some_order_of_their_batches(serve, rows, f
         assert adds_up(status)
         model = c.snapshot()
     assert model.to_bytes() == fitted(b"".join(text for _, _, text in acks)).to_bytes()
+
+
+def test_each_answer_comes_from_the_one_model_that_it_names(serve, rows):
+    """Asked while it learns: every reply is that of the offline model of its t."""
+    stream, asked = rows(6000, seed=3), b"".join(rows(20, seed=4))
+    daemon = serve("--publish-every", "0.001s")
+    over, found = threading.Event(), {}
+
+    def ask():
+        with daemon.client() as c:
+            while not over.is_set() or len(found) < 3:
+                margins, t = c.scores(asked, "margin")
+                assert found.setdefault(t, margins.tobytes()) == margins.tobytes()
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        with daemon.client() as c:
+            for start in range(0, len(stream), 50):
+                c.learn(b"".join(stream[start : start + 50]))
+            c.margins(asked, live=True)
+            until(lambda: len(found) >= 3)
+        over.set()
+        asking.result()
+    training, block = Training(resolve("adaptivesl", "logistic", {})), Block()
+    assert Parser("any").parse(asked, 0, len(asked), block) == len(asked)
+    compared = 0
+    for start in range(-50, len(stream), 50):
+        text = b"".join(stream[max(start, 0) : start + 50])
+        if text:
+            rows_ = Block()
+            training.parser.parse(text, 0, len(text), rows_)
+            training.learn_rows(rows_, "here")
+        if (t := training.learner.t) in found:
+            assert training.model().block_margins(block).tobytes() == found[t], t
+            compared += 1
+    assert compared == len(found) >= 3
 
 
 def test_storms_of_questions_change_nothing_that_is_learned(serve, lines, data, tmp_path):
