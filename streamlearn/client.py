@@ -147,7 +147,7 @@ class Client(Conversation):
             self.feeder.sndtimeo = int(1000 * self.timeout)
             self.feeder.connect(self.place("feed"))
         for body in text_bodies([lines], self.room()):
-            self.check_size(len(body["text"]), {**body, "name": "feed"})
+            self.check_size(len(body["text"]), {**body, "name": "feed"}, wire.MAX_FEED)
             try:
                 self.feeder.send(body["text"])
             except zmq.Again:

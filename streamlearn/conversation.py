@@ -205,9 +205,9 @@ class Conversation:
         self.check_size(len(message), body)
         return message
 
-    def check_size(self, size: int, body: dict[str, Any]) -> None:
+    def check_size(self, size: int, body: dict[str, Any], most: int = 1 << 63) -> None:
         """At once, what the daemon would say of it, or hang up on us for."""
-        limit = self.hello["max_message"] if self.hello else size
+        limit = min(self.hello["max_message"] if self.hello else size, most)
         if size > limit:
             raise Refusal(
                 "TOO_LARGE",

@@ -13,6 +13,7 @@ import msgpack
 from streamlearn.errors import StreamlearnError
 
 OLDEST, NEWEST = 1, 1  # versions of the protocol that are spoken
+MAX_FEED = 1 << 20  # bytes of a message of the feed; of a peer that sends more no more is heard
 MAX_MESSAGE = 16 << 20  # bytes of a request, unless --max-message says otherwise
 REMEMBERED = 64  # acks kept for each client: its largest window of unanswered batches
 

@@ -44,7 +44,6 @@ log = logging.getLogger("streamlearn")
 WAKE = "inproc://wake"
 TURN = 64  # requests handled before looking at the other sockets again
 FEED_MESSAGES, FEED_BYTES = 4096, 1 << 18  # of the feed, learned as one batch
-FEED_MESSAGE = 1 << 20  # largest message of the feed; a peer that sends more is cut off
 JOB_BYTES = 1024  # what a request that waits takes besides its message
 LARGE = 1 << 16  # bytes of a reply beyond which it is lent
 LONGEST_ID = 128
@@ -176,7 +175,7 @@ class Server:
         if self.guard:
             self.guard.lock(socket, name)
         # A peer that sends more is cut off; what is a little too large gets an answer.
-        socket.maxmsgsize = FEED_MESSAGE if kind == zmq.PULL else self.max_message + (1 << 20)
+        socket.maxmsgsize = wire.MAX_FEED if kind == zmq.PULL else self.max_message + (1 << 20)
         socket.linger = 0
         socket.handshake_ivl = 5000
         # With a domain, libzmq refuses peers of ZMTP 1 and 2, for which any text at the port is
