@@ -22,6 +22,9 @@ cdef enum:
 # L when nothing curves: no feature among the recent rows, and no ridge.
 cdef double LEAST = 1e-30
 
+# Of a weight: a value is below 1e50 in size, and a model's margins must be finite.
+cdef double LARGEST = 1e200
+
 # Costs are counted in units of this share of the loss: far below any difference that matters.
 cdef double UNIT = 2.0 ** -40
 
@@ -323,7 +326,7 @@ cdef class Conversion:
                         continue
                     self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
                     w = self.weight(&reading, i >= 0, self.smoothness, &strength)
-                    finite &= (isfinite(w) and isfinite(reading.gradient)
+                    finite &= (fabs(w * unit) < LARGEST and isfinite(reading.gradient)
                                and isfinite(reading.penalty) and isfinite(reading.scale))
                     cost = reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
                     # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)

@@ -497,6 +497,7 @@ cdef class Learner:
             # Flags and whole numbers are settings: no example changes them, and some divide.
             if isinstance(value, int) and state["scalars"][name] != value:
                 raise ModelError(f"the state's {name} is not that of its settings")
+        check_finite(state["scalars"])
         if new.two_phases:
             new.second.frozen = state["second"]
         new.tally = state["progress"]
@@ -540,3 +541,13 @@ cdef class Learner:
             raise ModelError("an example that waits in the state is beyond 1e50 in size")
         new.recent.restore(state["recent"])
         return new
+
+
+cdef int check_finite(dict scalars) except -1:
+    """Every number of a state is finite, and time begins at 0 or later."""
+    for name, value in scalars.items():
+        if isinstance(value, dict):
+            check_finite(value)
+        elif isinstance(value, float) and not (isfinite(value) and (name != "t0" or value >= 0.0)):
+            raise ModelError(f"the state's {name} is {value}")
+    return 0

@@ -22,7 +22,7 @@ from streamlearn.daemon import journal
 from streamlearn.delta import apply
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
-from streamlearn.errors import ModelError
+from streamlearn.errors import Divergence, ModelError
 from streamlearn.model import Model
 from streamlearn.multiclass import model_from_bytes
 from streamlearn.training import FORMAT as STATE
@@ -151,6 +151,25 @@ def test_the_clocks_of_a_state_agree(algo, clock, wrong):
     held["t"] = wrong
     with pytest.raises(ModelError, match="clocks differ"):
         Training.from_bytes(container.pack(STATE, body))
+
+
+@pytest.mark.parametrize("wrong", [-math.inf, math.inf, math.nan, -1e6])
+def test_the_time_of_a_state_begins_at_zero_or_later(wrong):
+    """A mean over times long before the first example took for ever."""
+    settings = resolve("asgd", "logistic", {"weights": "suffix"})
+    body = body_of(taught(settings, b"1 1:1\n-1 2:1\n" * 60).to_bytes(), STATE)
+    body["learner"]["scalars"]["step"]["t0"] = wrong
+    with pytest.raises(ModelError, match="the state's t0 is"):
+        Training.from_bytes(container.pack(STATE, body))
+
+
+def test_weights_that_no_file_may_hold_are_not_handed_out():
+    settings = resolve("perceptron", "logistic", {})
+    body = body_of(taught(settings, b"1 1:1\n-1 2:1\n").to_bytes(), STATE)
+    slots = body["learner"]["slots"]
+    slots["w"] = struct.pack("<d", 1.7e308) + slots["w"][8:]
+    with pytest.raises(Divergence, match="left the finite numbers"):
+        Training.from_bytes(container.pack(STATE, body)).model()
 
 
 def test_a_delta_too_deep_to_be_shown_is_refused_in_words(part):
