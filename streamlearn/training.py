@@ -27,7 +27,7 @@ from streamlearn.catalogue import (
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import BadLine, DataError, Divergence, ModelError, UsageError
-from streamlearn.model import CONTRADICTIONS, Model
+from streamlearn.model import CONTRADICTIONS, Model, are_labels
 from streamlearn.multiclass import REST, AnyModel, MulticlassModel
 from streamlearn.sources import Source, chunks
 
@@ -296,6 +296,8 @@ class Training:
                 multiclass=multiclass,
                 max_classes=body.get("max_classes", MAX_CLASSES),
             )
+            if training.labels and not multiclass and not are_labels(*training.labels):
+                raise ModelError("its labels are no two numbers")
             if body["negative"] is not None and training.labels is None:
                 if body["negative"] not in (-1.0, 0.0):
                     raise ModelError("its negative class is neither -1 nor 0")

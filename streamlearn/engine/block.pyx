@@ -192,6 +192,7 @@ cdef class Block:
         if rows and (offsets[0] != 0 or offsets[rows] != many):
             raise DataError("offsets of a block must run from 0 to the number of ids")
         cdef int64_t i, k, n = 0
+        cdef double norm
         cdef bint rising
         for i in range(rows):                  # all of them, before any is followed
             if offsets[i + 1] < offsets[i]:
@@ -240,7 +241,12 @@ cdef class Block:
                 block.lines[i] = places[i]
         block.scan()
         if norms is not None:              # of rows scaled to unit length: exactly 1
+            scanned = (<char*>block.norms)[: rows * 8]
             copy_column(block.norms, norms, rows, "norm")
+            for i in range(rows):
+                norm = (<double*><char*>scanned)[i]
+                if not fabs(block.norms[i] - norm) <= 1e-9 * (1.0 + norm):
+                    raise DataError(f"row {i}: norm {block.norms[i]} is not that of its values")
         if slopes is not None:
             copy_column(block.slopes, slopes, rows, "slope")
         return block

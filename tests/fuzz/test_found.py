@@ -163,6 +163,26 @@ def test_the_time_of_a_state_begins_at_zero_or_later(wrong):
         Training.from_bytes(container.pack(STATE, body))
 
 
+@pytest.mark.parametrize("wrong", [-1e9, math.inf, math.nan, 4.0])
+def test_the_norms_of_waiting_rows_are_those_of_their_values(wrong):
+    """A negative one made time begin long before the first example."""
+    settings = resolve("asgd", "logistic", {"weights": "suffix"})
+    body = body_of(taught(settings, b"1 1:1\n-1 2:1\n").to_bytes(), STATE)
+    pending = body["learner"]["pending"]
+    pending["norms"] = struct.pack("<d", wrong) + pending["norms"][8:]
+    with pytest.raises(ModelError, match="is not that of its values"):
+        Training.from_bytes(container.pack(STATE, body))
+
+
+@pytest.mark.parametrize("wrong", [math.inf, math.nan, "3", True, None])
+def test_the_labels_of_a_state_are_two_numbers(wrong):
+    training = taught(resolve("sgd", "logistic", {}), b"2 1:1\n3 2:1\n", labels=(2.0, 3.0))
+    body = body_of(training.to_bytes(), STATE)
+    body["labels"] = [2.0, wrong]
+    with pytest.raises(ModelError, match="not a whole state"):
+        Training.from_bytes(container.pack(STATE, body))
+
+
 def test_weights_that_no_file_may_hold_are_not_handed_out():
     settings = resolve("perceptron", "logistic", {})
     body = body_of(taught(settings, b"1 1:1\n-1 2:1\n").to_bytes(), STATE)
