@@ -190,6 +190,15 @@ def published_first(client: Client, line: bytes) -> None:
     status_when(client, lambda status: status["published_t"] == 1)
 
 
+def wide_text() -> bytes:
+    """Rows of many features, none of them twice: a model of more than a megabyte."""
+    text = []
+    for i in range(200):
+        items = " ".join(f"{500 * i + j}:{1 + j % 3}" for j in range(1, 500))
+        text.append(f"{1 - 2 * (i % 2):+d} {items}\n")
+    return "".join(text).encode()
+
+
 def adds_up(status: dict[str, Any]) -> bool:
     """The one equation of the counters."""
     parts = ("learned", "skipped", "rejected", "duplicate")

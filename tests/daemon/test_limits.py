@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zmq
 
-from daemon.conftest import PATIENCE, adds_up, status_when, until
+from daemon.conftest import PATIENCE, adds_up, status_when, until, wide_text
 from streamlearn import wire
 from streamlearn.daemon import limits
 from streamlearn.daemon.limits import IDLE_SECONDS, LENT_BYTES, Limits
@@ -135,11 +135,9 @@ def test_a_client_that_is_too_fast_is_slowed_down_and_loses_nothing(serve, rows,
 
 def test_one_that_never_reads_costs_no_more_than_what_is_lent(serve, lines):
     """It asks for the whole model for ever and reads nothing; everybody else is served."""
-    wide = b"".join(b"%+d %s" % (1 - 2 * (i % 2), b" ".join(
-        b"%d:%d" % (500 * i + j, 1 + j % 3) for j in range(1, 500))) + b"\n" for i in range(200))
     daemon = serve("--evidence", "0")
     with daemon.client() as c, zmq.Context() as context, context.socket(zmq.DEALER) as greedy:
-        c.learn(wide)
+        c.learn(wide_text())
         size = len(c.snapshot().to_bytes())
         assert size > 1_000_000
         before = c.status()["memory"]

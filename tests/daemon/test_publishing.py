@@ -14,7 +14,7 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.conftest import PATIENCE, published_first, until
+from daemon.conftest import PATIENCE, published_first, until, wide_text
 from streamlearn import wire
 from streamlearn.delta import apply, difference
 from streamlearn.errors import ModelError
@@ -254,13 +254,11 @@ def test_the_beginning_of_a_topic_is_enough(serve, lines, beginning):
             pass
 
 
-def test_one_that_subscribes_again_and_again_is_sent_no_more_than_it_reads(serve, rows):
+def test_one_that_subscribes_again_and_again_is_sent_no_more_than_it_reads(serve):
     """A model is sent once for all subscriptions that came meanwhile, and few wait for a reader."""
-    wide = b"".join(b"%+d %s" % (1 - 2 * (i % 2), b" ".join(
-        b"%d:%d" % (500 * i + j, 1 + j % 3) for j in range(1, 500))) + b"\n" for i in range(200))
     daemon = serve("--evidence", "0")
     with daemon.client() as c, zmq.Context() as context, context.socket(zmq.SUB) as follower:
-        c.learn(wide)
+        c.learn(wide_text())
         size = len(c.snapshot().to_bytes())
         assert size > 1_000_000
         follower.rcvhwm = 1
