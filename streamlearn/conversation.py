@@ -139,7 +139,10 @@ class Conversation:
         if not self.hung_up:
             start = "Start it with: streamlearn serve"
             return Unavailable(f"{what}is the daemon running? {start}")
-        key = "not have our key on its list" if self.pair else "want a key (--key FILE)"
+        # It may have hung up before we saw what it was that it did not like.
+        key = "want a key (--key FILE)"
+        if self.pair:
+            key = "take no keys (then leave --key out) or not have our key on its list"
         return Unavailable(
             f"{what}the connection is broken off there: the daemon may {key}, or this is its feed "
             "or publish socket and not the one for requests"

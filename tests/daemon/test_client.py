@@ -364,13 +364,14 @@ def test_another_socket_of_the_daemon_is_given_up(daemon, door):
 
 def test_a_daemon_that_wants_a_key_is_given_up_without_one(serve, keys, run):
     daemon = serve("--keys", "keys")
-    gives_up(daemon.endpoint, r"wants a key \(--key FILE\)")
+    gives_up(daemon.endpoint, r"wants? a key \(--key FILE\)")
     said = run("status", "--connect", daemon.endpoint, "--timeout", "20", code=69, timeout=15)
-    assert "wants a key (--key FILE)" in said.stderr
+    assert "a key (--key FILE)" in said.stderr
 
 
 def test_a_key_for_a_daemon_without_keys_is_given_up(daemon, keys, tmp_path):
-    gives_up(daemon.endpoint, "takes no keys; leave --key out", key=str(tmp_path / "alice.secret"))
+    words = r"takes? no keys.* leave --key out"  # seen, or guessed when it hangs up before that
+    gives_up(daemon.endpoint, words, key=str(tmp_path / "alice.secret"))
 
 
 def test_a_key_that_is_not_on_the_list_is_given_up(serve, keys, tmp_path):
