@@ -224,7 +224,9 @@ def test_every_so_many_examples(serve, subscribe, lines):
         seen = {0}
         while 601 not in seen:
             seen.add(hear(socket, b"snapshot")["t"])
-    assert seen <= {0, 1, 301, 601}  # a publisher that is behind goes straight to the newest
+    # Those between may be left out, by a publisher that is behind, or come when all is quiet; but
+    # none before there are 250 examples that no model knows.
+    assert not seen & {101, 201}
 
 
 def test_a_model_is_not_made_behind_every_batch(serve, lines):
