@@ -16,9 +16,14 @@ from hypothesis import strategies as st
 
 from daemon.conftest import PATIENCE, published_first, until, wide_text
 from streamlearn import wire
+from streamlearn.catalogue import resolve
+from streamlearn.daemon.inbox import Inbox
+from streamlearn.daemon.learning import Every, Learn, Learning
+from streamlearn.daemon.ledger import Ledger
 from streamlearn.delta import apply, difference
 from streamlearn.errors import ModelError
 from streamlearn.model import Model
+from streamlearn.training import Training
 
 NEVER = ("--publish-every", "100000s")
 TOPICS = (wire.SNAPSHOT_TOPIC, wire.DELTA_TOPIC)
@@ -227,6 +232,21 @@ def test_every_so_many_examples(serve, subscribe, lines):
     # Those between may be left out, by a publisher that is behind, or come when all is quiet; but
     # none before there are 250 examples that no model knows.
     assert not seen & {101, 201}
+
+
+def test_the_count_alone_decides_while_there_is_work(lines):
+    announced = []
+    learning = Learning(
+        Ledger(Training(resolve("sgd", "logistic", {}))),
+        Inbox(1 << 20),
+        lambda published: announced.append(published.model.t),
+        Every(examples=250),
+    )
+    for i in range(0, 600, 50):
+        request = {"text": b"".join(lines[i : i + 50])}
+        learning.learn(Learn(request, 0, lambda reply: None))
+        learning.keep_up(quiet=False)
+    assert announced == [50, 300, 550]  # the first at once
 
 
 def test_a_model_is_not_made_behind_every_batch(serve, lines):
