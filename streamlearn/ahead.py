@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from queue import Empty, Full, Queue
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 PATIENCE = 0.1  # seconds after which a thread that waits looks whether it is still wanted
+FAREWELL = 1.0  # seconds for a thread to close what it reads
 
 
 class Ahead(Generic[Item]):
-    """Takes items from an iterator in another thread; what it raises is raised here, in its turn.
+    """Takes items from a generator in another thread; what it raises is raised here, in its turn.
 
     At most `depth` items wait, so depth + 2 are alive: those, one in use, one in the making.
     """
 
-    def __init__(self, items: Iterator[Item], depth: int) -> None:
+    def __init__(self, items: Generator[Item], depth: int) -> None:
         self.items = items
         self.queue: Queue[tuple[bool, Item | BaseException | None]] = Queue(depth)
         self.wanted = True
@@ -26,9 +28,10 @@ class Ahead(Generic[Item]):
 
     def run(self) -> None:
         try:
-            for item in self.items:
-                if not self.put(True, item):
-                    return
+            with closing(self.items):  # here: no other thread may close what this one reads
+                for item in self.items:
+                    if not self.put(True, item):
+                        return
             self.put(False, None)
         except BaseException as error:
             self.put(False, error)
@@ -55,5 +58,9 @@ class Ahead(Generic[Item]):
             yield item  # type: ignore[misc]
 
     def close(self) -> None:
-        """No more. A thread that waits for bytes of a pipe is left behind; it touches nothing."""
+        """No more; files are closed. A thread that waits for bytes of a pipe is left behind."""
         self.wanted = False
+        with suppress(Empty):  # room for what it is about to put
+            while True:
+                self.queue.get_nowait()
+        self.thread.join(FAREWELL)

@@ -105,7 +105,7 @@ class Client(Conversation):
         self.greet()
         message = self.pack_batch(self.seq + 1, body)
         self.seq += 1
-        self.batches[self.seq] = Batch(body, message, tag)
+        self.batches[self.seq] = Batch(message, tag)
         self.bytes_waiting += len(message)
         self.post(message)
         # Looking for answers costs as much as a batch does: look seldom, then for many.

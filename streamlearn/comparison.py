@@ -23,11 +23,12 @@ from streamlearn.errors import DataError, Divergence, UsageError
 from streamlearn.model import Model
 from streamlearn.multiclass import MulticlassModel
 from streamlearn.scoring import judge, judge_classes
-from streamlearn.sources import Source
 from streamlearn.training import BadLines, Training, label_parser, parse
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from streamlearn.training import AnySource
 
 FIRST_POINT = 128  # examples before the first point of a curve; the others follow by doubling
 
@@ -132,7 +133,7 @@ class TestSet:
     @classmethod
     def read(
         cls,
-        source: Source,
+        source: AnySource,
         loss: str,
         labels: tuple[float, ...] | None,
         normalize: str,
@@ -252,7 +253,7 @@ class Comparison:
         """Those that have not diverged."""
         return [c for c in self.contenders if c.diverged is None]
 
-    def run(self, sources: Iterable[Source], bad: BadLines) -> None:
+    def run(self, sources: Iterable[AnySource], bad: BadLines) -> None:
         """Learn everything, then judge every model; a learner that diverges is left behind."""
         with ThreadPoolExecutor(self.threads) as pool:
             tasks: list[Future[None]] = []
@@ -274,7 +275,7 @@ class Comparison:
                 task.result()
 
     def pieces(
-        self, sources: Iterable[Source], bad: BadLines
+        self, sources: Iterable[AnySource], bad: BadLines
     ) -> Generator[tuple[Block, str, bool]]:
         """(block, name of its source, whether it ends at a point of the curves).
 

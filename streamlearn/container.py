@@ -22,18 +22,29 @@ import msgpack
 from streamlearn.errors import CannotCreate, IoFailure, ModelError, NoInput
 
 VERSION = 1
+LONG = 1 << 16  # bytes; from there on msgpack writes them as bin 32, too
 
 
 def pack(kind: str, body: Mapping[str, Any]) -> bytes:
     """The bytes of a container."""
-    packer = msgpack.Packer(autoreset=False)
-    packer.pack_map_header(len(body) + 3)
+    return b"".join(pieces(kind, body))
+
+
+def pieces(kind: str, body: Mapping[str, Any]) -> list[bytes]:
+    """The same, piece by piece: long columns stay where they are."""
+    packer = msgpack.Packer()
+    found = [packer.pack_map_header(len(body) + 3)]
     for key, value in (("format", kind), ("version", VERSION), *body.items()):
-        packer.pack(key)
-        packer.pack(value)
-    packer.pack("checksum")
-    packed = packer.bytes()
-    return packed + b"\xce" + struct.pack(">I", zlib.crc32(packed))
+        found.append(packer.pack(key))
+        if type(value) is bytes and LONG <= len(value) < 1 << 32:
+            found += (b"\xc6" + struct.pack(">I", len(value)), value)  # bin 32
+        else:
+            found.append(packer.pack(value))
+    found.append(packer.pack("checksum"))
+    check = 0
+    for piece in found:
+        check = zlib.crc32(piece, check)
+    return [*found, b"\xce" + struct.pack(">I", check)]
 
 
 def unpack(data: bytes, kind: str, name: str) -> dict[str, Any]:
@@ -81,13 +92,14 @@ def read_file(path: str, kind: str) -> dict[str, Any]:
     return unpack(data, kind, path)
 
 
-def write_file(path: str, data: bytes) -> None:
-    """Write all or nothing; '-' is standard output."""
+def write_file(path: str, data: bytes | list[bytes]) -> None:
+    """Write all or nothing, in one piece or several; '-' is standard output."""
+    parts = data if isinstance(data, list) else [data]
     if path == "-":
-        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.writelines(parts)
         sys.stdout.buffer.flush()
         return
-    with_atomic_file(path, lambda stream: stream.write(data))
+    with_atomic_file(path, lambda stream: stream.writelines(parts))
 
 
 def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:

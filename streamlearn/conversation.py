@@ -7,7 +7,7 @@ connection, when the one they went over was lost.
 
 from __future__ import annotations
 
-import secrets
+import os
 import struct
 import time
 from collections import OrderedDict
@@ -31,6 +31,8 @@ TURNED_AWAY = ("BUSY", "STOPPING", "SEQ_GAP")  # not taken, and nothing wrong wi
 SHAKEN, FAILED = zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 MISMATCH = 0x11000002  # ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH: only one side has keys
 
+OURS = ("v", "id", "do", "client", "seq")  # what a batch is sent with, besides its body
+
 Heard = Callable[[Any, dict[str, Any]], None]
 
 
@@ -38,7 +40,6 @@ Heard = Callable[[Any, dict[str, Any]], None]
 class Batch:
     """One that waits for its answer."""
 
-    body: dict[str, Any]
     message: bytes
     tag: Any  # the caller's own, handed back with the answer
     turned_away: bool = False  # to be sent again; until then no copy of it is under way
@@ -51,7 +52,7 @@ class Conversation:
         self, endpoint: str, timeout: float, key: str | None, context: zmq.Context | None
     ) -> None:
         self.endpoint, self.timeout = endpoint, timeout
-        self.name = secrets.token_hex(8)
+        self.name = os.urandom(8).hex()
         self.pair = client_pair(key) if key else None
         self.own_context = context is None
         self.context = context or zmq.Context()
@@ -202,7 +203,7 @@ class Conversation:
     def packed(self, body: dict[str, Any]) -> bytes:
         """A message that the daemon will take, as far as its size goes."""
         try:
-            message = wire.pack({"v": self.version, **body})
+            message = wire.pack_text({"v": self.version, **body})
         except (TypeError, ValueError, OverflowError) as error:
             raise UsageError(f"{body['do']}: cannot be sent: {error}") from error
         self.check_size(len(message), body)
@@ -232,6 +233,18 @@ class Conversation:
 
     def hear(self) -> None:
         """Take one reply, whatever it answers."""
+        data = self.received()
+        self.take(self.awaited() if data is None else data)
+
+    def received(self) -> bytes | None:
+        """A reply, if one is there."""
+        try:
+            return self.socket.recv(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+
+    def awaited(self) -> bytes:
+        """The next reply; raises when there is none for too long."""
         now, wait = time.monotonic(), self.resend_seconds
         end, again = now + self.timeout, now + wait
         while not self.answered_by(min(again, end)):
@@ -244,12 +257,10 @@ class Conversation:
                 wait *= 2.0
                 again = now + wait
                 self.send_again(list(self.batches.values()))
-        self.take(self.socket.recv())
+        return self.socket.recv()
 
     def answered_by(self, deadline: float) -> bool:
         """Whether a reply is there; waits for one until then, or until the connection is lost."""
-        if self.socket.poll(0):
-            return True
         if self.lost:
             deadline = min(deadline, self.dialled + DIAL_SECONDS)
         ready = dict(self.poller.poll(1 + int(1000 * max(deadline - time.monotonic(), 0.0))))
@@ -259,8 +270,8 @@ class Conversation:
 
     def look(self) -> None:
         """Take the replies that are there already."""
-        while self.socket.poll(0):
-            self.hear()
+        while (data := self.received()) is not None:
+            self.take(data)
 
     def take(self, data: bytes) -> None:
         try:
@@ -318,11 +329,13 @@ class Conversation:
     def start_again(self) -> None:
         """The daemon has forgotten us and what it had not kept: go on under a new name."""
         waiting = list(self.batches.values())
-        self.name, self.seq, self.bytes_waiting = secrets.token_hex(8), 0, 0
+        self.name, self.seq, self.bytes_waiting = os.urandom(8).hex(), 0, 0
         self.batches.clear()
         for batch in waiting:
             self.seq += 1
-            batch.message = self.pack_batch(self.seq, batch.body)
+            said = wire.unpack(batch.message, -1, -1)
+            body = {key: said[key] for key in said if key not in OURS}
+            batch.message = self.pack_batch(self.seq, body)
             self.batches[self.seq] = batch
             self.bytes_waiting += len(batch.message)
         self.send_again(waiting)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any
 
-import numpy as np
-
 from streamlearn import container
 from streamlearn.errors import ModelError
 from streamlearn.model import CONTRADICTIONS, FORMAT, Model
@@ -22,6 +20,8 @@ def difference(old: Model, new: Model) -> dict[str, Any]:
     `head` is all of the new model but its weights; `ids` and `weights` are those that are new or
     not what they were; `checksum` is the crc32 of the new model's file.
     """
+    import numpy as np  # costs a daemon that nobody follows 100 ms and 25 MB
+
     fresh = new.id_array
     place = np.searchsorted(old.id_array, fresh)
     place[place == old.nonzeros] = 0
@@ -45,6 +45,8 @@ def difference(old: Model, new: Model) -> dict[str, Any]:
 
 def apply(old: Model, delta: Mapping[str, Any]) -> Model:
     """The model that a delta makes of the one it is from; a ModelError if it does not fit."""
+    import numpy as np
+
     start = delta.get("from")
     if start != old.t:
         raise ModelError(f"a delta from example {short(start)} does not fit a model of {old.t}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +86,8 @@ def read_secret(path: Path) -> Pair:
 
 
 def read_toml(path: Path) -> dict[str, object]:
+    import tomllib  # only where there are keys
+
     try:
         return tomllib.loads(path.read_text(encoding="ascii"))
     except FileNotFoundError as error:

@@ -138,7 +138,11 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The model file; equal models have equal bytes."""
-        return container.pack(
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[bytes]:
+        """The same without copies of ids and weights."""
+        return container.pieces(
             FORMAT,
             {
                 "streamlearn": self.version,
@@ -158,7 +162,7 @@ class Model:
 
     def save(self, path: str) -> None:
         """Write the model file, all or nothing."""
-        container.write_file(path, self.to_bytes())
+        container.write_file(path, self.pieces())
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "model") -> Model:

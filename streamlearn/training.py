@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle, repeat
 from reprlib import repr as short
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamlearn import container
 from streamlearn._version import __version__
@@ -30,6 +30,12 @@ from streamlearn.errors import BadLine, DataError, Divergence, ModelError, Usage
 from streamlearn.model import CONTRADICTIONS, Model, are_labels
 from streamlearn.multiclass import REST, AnyModel, MulticlassModel
 from streamlearn.sources import Source, chunks
+
+if TYPE_CHECKING:  # most runs need no cache, nor the time to load what makes one
+    from streamlearn.cache import CachedFile
+
+    AnySource = Source | CachedFile
+    Parsed = tuple[AnySource, Block, dict[str, int]]
 
 FORMAT = "streamlearn-state"
 COUNTERS = ("bad_lines", "blank_lines")
@@ -98,17 +104,24 @@ def label_parser(
     return Parser("binary" if labels is None else (labels[0], labels[1]))
 
 
-def parse(source: Source, parser: Parser, bad: BadLines, block: Block) -> Iterator[Block]:
+def parse(source: AnySource, parser: Parser, bad: BadLines, block: Block) -> Iterator[Block]:
     """Blocks of a source, each valid until the next; bad lines go to the policy."""
     return parse_into(repeat(block), source, parser, bad)
 
 
 def parse_into(
-    ring: Iterator[Block], source: Source, parser: Parser, bad: BadLines
+    ring: Iterator[Block], source: AnySource, parser: Parser, bad: BadLines
 ) -> Iterator[Block]:
     """The same, with a block of the ring for each."""
     parser.start_file()
     block = next(ring)
+    if hasattr(source, "blocks"):  # a CachedFile
+        block = yield from source.blocks(block, ring, parser)
+        if source.whole:
+            return
+        if source.bad and bad.policy != "stop":
+            bad.warn(f"{source.name}: has bad lines: it is read as text, without a cache")
+        source = source.text()
     for buffer, stop in chunks(source):
         start = 0
         while start < stop:
@@ -170,19 +183,27 @@ class Training:
             self.parser.unsettle()
 
     def run(
-        self, sources: Iterable[Source], bad: BadLines, threads: int = 1
-    ) -> Iterator[Source]:
+        self, sources: Iterable[AnySource], bad: BadLines, threads: int = 1
+    ) -> Iterator[AnySource]:
         """Learn everything; yields the source in hand after each block, for progress.
 
         With two threads one reads and parses ahead while the other learns: the same bits, sooner.
         """
-        ring = [Block() for _ in range(AHEAD + 2)] if threads > 1 else [self.block]
-        blocks = self.blocks(sources, bad, ring)
-        with closing(Ahead(blocks, AHEAD) if threads > 1 else blocks) as ready:
-            for source, block, counters in ready:
-                self.learn_rows(block, source.name)
-                self.counters = counters  # of what is learned, not of what is read
-                yield source
+        ring = [Block() for _ in range(AHEAD + 2)] if threads > 1 else None
+        for source in sources:
+            blocks = self.blocks([source], bad, ring)
+            with closing(Ahead(self.looked_up(blocks), AHEAD) if ring else blocks) as ready:
+                for _, block, counters in ready:
+                    self.learn_rows(block, source.name)
+                    self.counters = counters  # of what is learned, not of what is read
+                    yield source
+
+    def looked_up(self, blocks: Generator[Parsed]) -> Generator[Parsed]:
+        """Blocks whose slots are found ahead: where ids are scattered that is half of the work."""
+        with closing(blocks):
+            for parsed in blocks:
+                self.learner.look_up(parsed[1])
+                yield parsed
 
     def learn_rows(self, block: Block, name: str) -> None:
         """Learn a block as it was written."""
@@ -199,8 +220,8 @@ class Training:
             raise Divergence(error.example, error.line, what) from error
 
     def blocks(
-        self, sources: Iterable[Source], bad: BadLines, ring: Sequence[Block] | None = None
-    ) -> Generator[tuple[Source, Block, dict[str, int]]]:
+        self, sources: Iterable[AnySource], bad: BadLines, ring: Sequence[Block] | None = None
+    ) -> Generator[Parsed]:
         """Every block as it was written, its source, and the lines counted up to it.
 
         A block is valid until the ring comes round; an empty one ends each source.
@@ -298,6 +319,10 @@ class Training:
             )
             if training.labels and not multiclass and not are_labels(*training.labels):
                 raise ModelError("its labels are no two numbers")
+            # Without the background no class can come that was not declared.
+            closed = "background" in body["learner"] and body["learner"]["background"] is None
+            if closed and {*(training.labels or ())} != {*training.learner.classes}:
+                raise ModelError("its classes are not those that were declared")
             if body["negative"] is not None and training.labels is None:
                 if body["negative"] not in (-1.0, 0.0):
                     raise ModelError("its negative class is neither -1 nor 0")

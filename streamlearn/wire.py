@@ -54,6 +54,17 @@ def pack(body: Mapping[str, Any]) -> bytes:
     return msgpack.packb(body, default=plain)
 
 
+def pack_text(body: dict[str, Any]) -> bytes:
+    """A message whose text, if it has one, comes last and is copied only once."""
+    text = body.pop("text", None)
+    if text is None:
+        return pack(body)
+    head, size = pack({**body, "text": b""}), len(text)
+    width = 1 if size < 1 << 8 else 2 if size < 1 << 16 else 4
+    kind = {1: b"\xc4", 2: b"\xc5", 4: b"\xc6"}[width]
+    return b"".join((head[:-2], kind, size.to_bytes(width, "big"), text))
+
+
 def plain(value: Any) -> Any:
     """The number in a numpy scalar."""
     if not hasattr(value, "item"):
@@ -61,11 +72,12 @@ def plain(value: Any) -> Any:
     return value.item()
 
 
-def unpack(data: bytes, keys: int = 64, items: int = 1024) -> dict[str, Any]:
+def unpack(data: bytes | memoryview, keys: int = 64, items: int = 16) -> dict[str, Any]:
     """The map of a message; anything else is a BAD_REQUEST.
 
     keys, items: the most in a map and in a list; -1 is what fits into the message. Requests are
-    bounded, since they may come from anybody; replies are as large as they are.
+    bounded, since they may come from anybody; replies are as large as they are. A list takes its
+    memory before its items are there: 5 kB of lists in lists of 1,023 held everybody up for 11 ms.
     """
     try:
         body = msgpack.unpackb(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from streamlearn.catalogue.algorithms import ALGORITHMS, STREAMING, Algorithm
@@ -65,6 +64,8 @@ DEFAULT_LOSS = "logistic"
 
 def nearest(name: str, known: Mapping[str, Any]) -> str:
     """A hint that names the closest known word, or all of them."""
+    from difflib import get_close_matches  # seldom needed
+
     close = get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(known)
 

@@ -11,8 +11,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from streamlearn._version import __version__
@@ -60,10 +59,17 @@ class Parser(argparse.ArgumentParser):
         known = [o for action in self._actions for o in action.option_strings]
         for word in message.split():
             if word.startswith("--") and word.rstrip(":") not in known:
-                close = get_close_matches(word.split("=")[0], known, n=1)
+                close = closest(word.split("=")[0], known)
                 if close:
                     message += f"; did you mean {close[0]}?"
         raise UsageError(f"{message} (see '{self.prog} --help')")
+
+
+def closest(word: str, known: Iterable[str]) -> list[str]:
+    """What may have been meant, if anything."""
+    from difflib import get_close_matches  # seldom needed
+
+    return get_close_matches(word, known, n=1)
 
 
 def command_parser(name: str) -> tuple[Parser, Any]:
@@ -103,7 +109,7 @@ def dispatch(words: Sequence[str]) -> int:
         return 0
     name = words[0]
     if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, n=1)
+        close = closest(name, COMMANDS)
         hint = f"did you mean {close[0]!r}?" if close else "see 'streamlearn --help'"
         raise UsageError(f"no command {name!r}; {hint}")
     parser, module = command_parser(name)

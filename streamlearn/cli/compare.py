@@ -24,6 +24,7 @@ from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, STREAMING, nea
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import (
     bad_lines,
+    caches_of,
     check_end,
     check_files,
     check_output,
@@ -37,7 +38,6 @@ from streamlearn.comparison import Comparison, Contender, TestSet, ever_taken, l
 from streamlearn.container import write_file
 from streamlearn.errors import Divergence, UsageError
 from streamlearn.meter import sorted_by_class
-from streamlearn.sources import open_source
 
 ALL = "all"
 
@@ -69,7 +69,7 @@ ALGO = table.Setting("algo", read_algos, "the algorithms, with commas between; a
                      "stream", ALL, "NAME,...|all")
 RUN = (ALGO, *(s for s in table.RUN if s.name not in ("algo", "threads")))
 LEARNING = tuple(several(s) for s in table.LEARNING)
-COMPARE = {s.name: s for s in (*RUN, *LEARNING, *table.READING)}
+COMPARE = {s.name: s for s in (*RUN, *LEARNING, *table.READING, *table.CACHE)}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +91,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="for one algorithm alone; may be given again",
     )
     table.add_flags(learning, LEARNING)
-    table.add_flags(parser.add_argument_group("reading"), table.READING)
+    table.add_flags(parser.add_argument_group("reading"), (*table.READING, *table.CACHE))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
     threads, many = read_threads(args.threads), classes(given)
     entrants = chosen(given, loss, args.set)
     check_files([*files, args.test], passes)
+    caches = caches_of(given, [*files, args.test])
     for entrant in entrants:
         check_end(entrant.algo, files)
     if args.plot:
@@ -110,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         bad = bad_lines(given, stack)
         test = TestSet.read(
-            open_source(args.test), loss, labels, normalize, replace(bad),
+            next(opened([args.test], 1, caches)), loss, labels, normalize, replace(bad),
             many.get("multiclass", False),
         )
         comparison = Comparison(
@@ -120,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"compare {__version__} loss={loss} normalize={normalize} "
             f"learners={count} threads={min(threads, count)}")
         begin = time.perf_counter()
-        comparison.run(opened(files, passes), bad)
+        comparison.run(opened(files, passes, caches), bad)
     report_run(comparison, time.perf_counter() - begin)
     if args.plot:
         write_file(args.plot, drawn(comparison, args.plot))

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamlearn._version import __version__
 from streamlearn.catalogue import ALGORITHMS, PARAMETERS, STREAMING, resolve, steadier
@@ -29,8 +29,12 @@ from streamlearn.errors import CannotCreate, IoFailure, NoInput, UsageError
 from streamlearn.meter import sorted_by_class, unstable
 from streamlearn.model import Model, as_written
 from streamlearn.multiclass import MulticlassModel
-from streamlearn.sources import Source, open_source
+from streamlearn.sources import open_source
 from streamlearn.training import BadLines, Training
+
+if TYPE_CHECKING:
+    from streamlearn.cache import Caches
+    from streamlearn.training import AnySource
 
 INTERRUPTED = 130
 
@@ -51,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     table.add_flags(learning, table.LEARNING)
     reading = parser.add_argument_group("reading")
-    table.add_flags(reading, (*table.READING, *table.PROGRESS))
+    table.add_flags(reading, (*table.READING, *table.CACHE, *table.PROGRESS))
 
 
 def costs() -> str:
@@ -71,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
     passes = given.get("passes", 1)
     threads = given.get("threads") or min(2, len(os.sched_getaffinity(0)))
     check_files(files, passes)
+    caches = caches_of(given, files)
     inputs = [*files, *(p for p in (args.config, args.resume) if p)]
+    inputs += [str(caches.place(path)) for path in files] if caches else []
     check_output(args.output, inputs)
     if args.save_state:  # may replace the state that it goes on from
         kept = [p for p in (*inputs, args.output) if p != args.resume]
@@ -93,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         progress = Progress(kind, training)
         code = 0
         try:
-            for source in training.run(opened(files, passes), bad, threads):
+            for source in training.run(opened(files, passes, caches), bad, threads):
                 progress.tick(source)
         except KeyboardInterrupt:
             code = INTERRUPTED
@@ -177,10 +183,31 @@ def check_output(path: str, others: Sequence[str] = ()) -> None:
         raise CannotCreate(f"{path}: no permission to write there")
 
 
-def opened(files: list[str], passes: int) -> Iterator[Source]:
+def caches_of(given: dict[str, Any], files: list[str]) -> Caches | None:
+    """The caches, if they are wanted; what they cannot do is refused."""
+    folder = given.get("cache_dir")
+    if not given.get("cache", folder is not None):
+        return None
+    from streamlearn.cache import SUFFIX, Caches
+
+    for path in files:
+        if path == "-" or not Path(path).is_file():
+            what = "stdin" if path == "-" else path
+            raise UsageError(f"--cache: {what} is no file that can be read again; name files")
+        if path.endswith(SUFFIX):
+            raise UsageError(f"{path}: is a cache; name the file that it was made from")
+    if folder is not None:
+        try:
+            Path(folder).mkdir(exist_ok=True)
+        except OSError as error:
+            raise CannotCreate(f"--cache-dir {folder}: is no folder: {error.strerror}") from error
+    return Caches(folder, warn)
+
+
+def opened(files: list[str], passes: int, caches: Caches | None) -> Iterator[AnySource]:
     for _ in range(passes):
         for path in files:
-            yield open_source(path)
+            yield open_source(path) if caches is None else caches.open(path)
 
 
 def bad_lines(given: dict[str, Any], stack: ExitStack) -> BadLines:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from streamlearn.sources import chunks, open_source
 from streamlearn.wire import OUTPUT_KEYS
 
 OUTPUTS = ("probability", "margin", "label")
+Former = Callable[[Any], Iterable[str]]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +49,12 @@ def run(args: argparse.Namespace) -> int:
     model = Followed(args.model) if args.follow else load_model(args.model)
     for margins, _ in rows.margins(args, model, Parser("any")):
         now = model.model if isinstance(model, Followed) else model
-        form: Callable[[Any], str]
+        form: Former
         if isinstance(now, MulticlassModel):
             form, margins = class_former(now, args.output), zip(*margins, strict=True)
         else:
             form = former(now, args.output)
-        sys.stdout.write("".join([form(m) + "\n" for m in margins]))
+        sys.stdout.write("\n".join(form(margins)) + "\n")
         sys.stdout.flush()
     return 0
 
@@ -115,17 +116,15 @@ def ask_daemon(args: argparse.Namespace) -> int:
     return 0
 
 
-def class_former(
-    model: MulticlassModel, output: str | None
-) -> Callable[[Sequence[float]], str]:
-    """From the margins of all classes to the text of a prediction."""
+def class_former(model: MulticlassModel, output: str | None) -> Former:
+    """From the margins of all classes, row by row, to the texts of predictions."""
     if output == "probability":
         refuse_probability(model)
-        return lambda margins: " ".join(map(repr, shares(margins)))
+        return lambda table: (" ".join(map(repr, shares(row))) for row in table)
     if output == "margin":
-        return lambda margins: " ".join(map(repr, margins))
+        return lambda table: (" ".join(map(repr, row)) for row in table)
     names = [*map(str, model.classes)]
-    return lambda margins: names[margins.index(max(margins))]  # the first, where several tie
+    return lambda table: (names[row.index(max(row))] for row in table)  # ties: the first
 
 
 def refuse_probability(model: Model | MulticlassModel) -> None:
@@ -135,14 +134,14 @@ def refuse_probability(model: Model | MulticlassModel) -> None:
         )
 
 
-def former(model: Model, output: str | None) -> Callable[[float], str]:
-    """From a margin to the text of a prediction."""
+def former(model: Model, output: str | None) -> Former:
+    """From margins to the texts of predictions."""
     if output is None:
         output = "probability" if model.loss == "logistic" else "label"
     if output == "probability":
         refuse_probability(model)
-        return lambda margin: repr(probability(margin))
+        return lambda margins: map(repr, map(probability, margins))
     if output == "label" and model.labels is not None:
         negative, positive = map(as_written, model.labels)
-        return lambda margin: positive if margin > 0.0 else negative
-    return repr
+        return lambda margins: (positive if m > 0.0 else negative for m in margins)
+    return lambda margins: map(repr, margins)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from streamlearn.catalogue import ALGORITHMS, LOSSES
 from streamlearn.cli.stderr import say_json, write
 from streamlearn.meter import Meter, Row
-from streamlearn.sources import Source
 from streamlearn.training import Training
+
+if TYPE_CHECKING:
+    from streamlearn.training import AnySource
 
 HEAD = (
     f"{'examples':>12} {'loss':>9} {'since':>9} {'err%':>6} {'nonzeros':>9} {'density':>8} "
@@ -58,7 +61,7 @@ class Progress:
         if kind == "table":
             write(HEAD + "\n")
 
-    def tick(self, source: Source) -> None:
+    def tick(self, source: AnySource) -> None:
         if self.kind == "bar":
             self.draw(source)
         elif self.kind != "none" and self.training.learner.t >= self.next_tick:
@@ -86,7 +89,7 @@ class Progress:
         else:
             write(table_line(row) + "\n")
 
-    def draw(self, source: Source | None, share: float | None = None) -> None:
+    def draw(self, source: AnySource | None, share: float | None = None) -> None:
         """The bar, ten times a second; with a share given, in any case."""
         now = time.perf_counter()
         if share is None and now - self.last_drawn < 0.1:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from itertools import cycle
 from typing import Any, Protocol
 
+from streamlearn.ahead import Ahead
 from streamlearn.cli import settings as table
 from streamlearn.cli.stderr import warn
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
 from streamlearn.sources import open_source
-from streamlearn.training import BadLines, parse
+from streamlearn.training import AHEAD, BadLines, parse_into
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,12 +47,18 @@ def margins(
     check_stdin(files)
     if args.model == "-" and "-" in files:
         raise UsageError("the model and the data cannot both come from stdin; name one of them")
-    block = Block()
+    with closing(Ahead(parsed(files, parser, bad), AHEAD)) as blocks:
+        for block in blocks:
+            yield model.block_margins(block), block
+
+
+def parsed(files: list[str], parser: Parser, bad: BadLines) -> Generator[Block]:
+    """Every block of the files, to be read in a thread ahead of who takes them."""
+    ring = cycle([Block() for _ in range(AHEAD + 2)])
     for path in files:
         source = open_source(path)
         try:
-            for filled in parse(source, parser, bad, block):
-                yield model.block_margins(filled), filled
+            yield from parse_into(ring, source, parser, bad)
         finally:
             source.close()
 

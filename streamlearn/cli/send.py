@@ -84,14 +84,13 @@ class Sender:
     def send(self, source: Source, size: int, no_ack: bool) -> None:
         line = 1
         for buffer, stop in chunks(source, size):
-            with memoryview(buffer) as view:
-                text = bytes(view[:stop])
-            lines = count_lines(text)
-            if no_ack:
-                self.daemon.feed(text)
-            else:
-                body = {"text": text, "name": source.name, "line": line, "on_error": self.on_error}
-                self.daemon.send(body, f"{source.name}:{line + lines - 1}")
+            with memoryview(buffer) as view, view[:stop] as text:
+                lines = count_lines(text)
+                if no_ack:
+                    self.daemon.feed(text)
+                else:
+                    place = {"name": source.name, "line": line, "on_error": self.on_error}
+                    self.daemon.send({**place, "text": text}, f"{source.name}:{line + lines - 1}")
             line += lines
             self.sent += lines
             self.bytes += stop

@@ -24,7 +24,7 @@ from streamlearn.daemon import logs
 from streamlearn.daemon.disk import Disk
 from streamlearn.daemon.learning import Every
 from streamlearn.daemon.ledger import Ledger
-from streamlearn.daemon.limits import allow_files
+from streamlearn.daemon.limits import allow_files, share_heap
 from streamlearn.daemon.notify import Manager
 from streamlearn.daemon.server import Options, Server
 from streamlearn.daemon.state import StateFolder
@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 def serve(args: argparse.Namespace, given: dict[str, Any], log: logging.Logger) -> None:
     check_places(given)
+    share_heap()
     if warning := allow_files(value(given, "max_clients")):
         log.warning(warning)
     folder = None

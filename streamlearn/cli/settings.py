@@ -10,7 +10,6 @@ import argparse
 import math
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,6 +276,18 @@ READING = (
     ),
     Setting("max_errors", read_count, "stop after more bad lines than this", None, "N"),
 )
+CACHE = (
+    Setting(
+        "cache",
+        read_switch,
+        "keep what was parsed beside each file (FILE.slcache), and read that the next time as long "
+        "as the file is the same; the model is the same",
+        False,
+        "",
+        switch=True,
+    ),
+    Setting("cache_dir", read_text, "the same, with all caches in this folder", None, "DIR"),
+)
 PROGRESS = (
     Setting(
         "progress",
@@ -287,7 +298,7 @@ PROGRESS = (
     ),
 )
 LEARNING = tuple(parameter_setting(p) for p in PARAMETERS.values())
-FIT = {s.name: s for s in (*RUN, *LEARNING, *READING, *PROGRESS)}
+FIT = {s.name: s for s in (*RUN, *LEARNING, *READING, *CACHE, *PROGRESS)}
 
 SERVED = tuple(s for s in RUN if s.name not in ("passes", "threads"))
 DAEMON = (
@@ -413,6 +424,8 @@ def collect(args: argparse.Namespace, table: Mapping[str, Setting]) -> dict[str,
 
 
 def from_file(path: str, table: Mapping[str, Setting]) -> dict[str, Any]:
+    import tomllib  # most runs have no such file
+
     try:
         body = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -27,4 +26,6 @@ def warn(text: str) -> None:
 
 def say_json(**facts: object) -> None:
     """One line for a program."""
+    import json  # a person needs none
+
     write(json.dumps(facts) + "\n")

@@ -20,9 +20,14 @@ NAME, LINE = 1024, 1 << 53  # a name is repeated in errors; a line number must f
 
 @dataclass
 class Rows:
-    """What a payload holds: the rows that can be learned from, and those that cannot."""
+    """What a payload holds: the rows that can be learned from, and those that cannot.
+
+    The former are rows first .. stop-1 of a block, which may hold those of other payloads too.
+    """
 
     block: Block
+    first: int = 0
+    stop: int = 0
     blank: int = 0
     bad: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
@@ -35,8 +40,12 @@ class Rows:
             self.errors.append({**place, "message": message})
 
     @property
+    def good(self) -> int:
+        return self.stop - self.first
+
+    @property
     def total(self) -> int:
-        return len(self.block) + self.bad
+        return self.good + self.bad
 
 
 def check(request: Mapping[str, Any]) -> None:
@@ -58,37 +67,40 @@ def check(request: Mapping[str, Any]) -> None:
 
 
 def rows_of(request: Mapping[str, Any], parser: Parser, block: Block) -> Rows:
-    """The rows of a checked request; the block is reused where it can be."""
-    name, before = request.get("name", UNNAMED), request.get("line", 1) - 1
+    """The rows of a checked request, put behind those that the block holds already."""
+    name, before = request.get("name", UNNAMED), max(request.get("line", 1) - 1, 0)
+    rows = Rows(block, first=len(block))
     if "text" in request:
-        return from_text(request["text"], parser, block, name, before)
-    return from_arrays(request["rows"], parser, name, before)
+        from_text(request["text"], parser, rows, name, before)
+    else:
+        from_arrays(request["rows"], parser, rows, name, before)
+    rows.stop = len(block)
+    return rows
 
 
-def from_text(text: bytes, parser: Parser, block: Block, name: str, before: int) -> Rows:
+def from_text(text: bytes, parser: Parser, rows: Rows, name: str, before: int) -> None:
     if not text.endswith(b"\n"):
         text += b"\n"
-    parser.start_file()
-    blank, stop = parser.blank, len(text)
-    rows = Rows(block)
-    start = parser.parse(text, 0, stop, block)
+    parser.start_file(before)
+    blank, stop, block = parser.blank, len(text), rows.block
+    start = parser.parse(text, 0, stop, block, append=True)
     while parser.fault:
-        rows.fault(name, parser.line + before, parser.column, parser.complaint())
+        rows.fault(name, parser.line, parser.column, parser.complaint())
         if rows.bad == SHOWN:
             rows.bad += parser.parse_past(text, start, stop, block)
             break
         start = parser.parse(text, start, stop, block, append=True)
     rows.blank = parser.blank - blank
-    return rows
 
 
-def from_arrays(arrays: Any, parser: Parser, name: str, before: int) -> Rows:
+def from_arrays(arrays: Any, parser: Parser, rows: Rows, name: str, before: int) -> None:
     count = max(len(arrays["offsets"]) // 8 - 1, 0)
     try:
         block = Block.from_bytes({"labels": bytes(8 * count), **arrays})
         row = parser.read_labels(block)
         if row < 0:
-            return Rows(block)
+            rows.block.extend(block)
+            return
         what = parser.complaint()
     except DataError as error:
         row, what = row_in(str(error))
@@ -96,10 +108,8 @@ def from_arrays(arrays: Any, parser: Parser, name: str, before: int) -> Rows:
     # in the array that they come from.
     row += before
     named = f"{name}: " if name != UNNAMED else ""
-    rows = Rows(Block())
     rows.fault(name, row + 1, 1, what, f"{named}row {row}: {what}")
     rows.bad = max(count, 1)
-    return rows
 
 
 def row_in(sentence: str) -> tuple[int, str]:

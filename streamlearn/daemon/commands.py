@@ -97,10 +97,11 @@ def counted(server: Server, request: dict[str, Any]) -> Block:
 
 
 def rows_to_score(request: dict[str, Any], parser: Parser, block: Block) -> Block:
+    block.clear()
     rows = rows_of(request, parser, block)
     if rows.bad:
         raise Refusal("BAD_LINE", rows.errors[0]["message"], errors=rows.errors)
-    return rows.block
+    return block
 
 
 def predictions(model: AnyModel, block: Block, output: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,8 +23,8 @@ from streamlearn.wire import Refusal
 
 log = logging.getLogger("streamlearn")
 
-GROUP_BYTES, GROUP_BATCHES = 8 << 20, 64  # kept together in the journal, then learned
-TURN_BATCHES, TURN_SECONDS = 16, 0.004  # answered together, unless the first waits for longer
+GROUP_BYTES = 1 << 18  # read, then learned, then answered together: few turns of the GIL, still L2
+KEPT_BYTES, KEPT_BATCHES = 8 << 20, 64  # kept together in the journal
 QUIET_SECONDS = 0.05
 RETRY_SECONDS = 10.0  # until a full journal asks again for a checkpoint that failed
 
@@ -93,6 +93,16 @@ class Reading:
     refused: Refusal | None = None
 
 
+@dataclass
+class Group:
+    """Batches whose rows lie in one block and come from one source."""
+
+    name: str
+    block: Block
+    size: int = 0
+    readings: list[Reading] = field(default_factory=list)
+
+
 class Learning:
     """What the learning thread does; `run` is its life."""
 
@@ -120,6 +130,7 @@ class Learning:
         self.hurried = False  # whether what is queued shall be sent back, not learned
         self.published_at = self.checkpointed_at = self.retry_at = time.monotonic()
         self.snapshot_seconds = 0.0
+        self.blocks: list[Block] = []
         self.figures: dict[str, Any] = {}
         self.note_figures()
 
@@ -193,48 +204,47 @@ class Learning:
     # ---- jobs ------------------------------------------------------------------------------------
 
     def learn(self, job: Learn) -> None:
-        """Read, keep, learn and answer a batch and those that wait behind it."""
-        done: list[tuple[Learn | Ask, dict[str, Any]]] = []
-        start = time.monotonic()
-        for reading, lost in self.kept(job) if self.keeper else self.not_kept(job):
-            done.append((reading.job, self.finish(reading, lost)))
-            if self.keeper:
-                self.keeper.reach("after-apply")
-            now = time.monotonic()
-            if len(done) == TURN_BATCHES or now > start + TURN_SECONDS:
-                self.answer(done)
-                done, start = [], now
-        if done:
-            self.answer(done)
-
-    def not_kept(self, job: Learn | None) -> Iterator[tuple[Reading, None]]:
-        """Read one batch after the other, each to be learned before the next."""
-        stop = time.monotonic() + TURN_SECONDS
-        count = 0
-        while job is not None:
-            yield self.read(job, {}), None
-            count += 1
-            more = count < TURN_BATCHES and time.monotonic() < stop
-            job = self.inbox.take_if(Learn) if more else None
-
-    def kept(self, job: Learn | None) -> Iterator[tuple[Reading, Refusal | None]]:
-        """Read all that wait and keep them together; why they could not be kept, if so."""
+        """Read a batch and those that wait behind it; keep them; learn and answer them."""
         settled = self.training.parser.settled
-        group: list[Reading] = []
-        ahead: dict[str, int] = {}  # the last batch of each client that was read but not learned
-        size = 0
-        while job is not None:
-            group.append(reading := self.read(job, ahead))
-            if reading.entry and reading.entry.client is not None:
-                ahead[reading.entry.client] = reading.entry.seq
-            size += job.size
-            more = size < GROUP_BYTES and len(group) < GROUP_BATCHES
-            job = self.inbox.take_if(Learn) if more else None
-        lost = self.keep([reading.entry for reading in group if reading.entry])
+        groups = self.read_waiting(job)
+        lost = self.keep([r.entry for group in groups for r in group.readings if r.entry])
         if lost:
             self.training.forget_labels(settled)
-        for reading in group:
-            yield reading, lost
+        for group in groups:
+            before = self.ledger.t
+            learned = -1 if lost else self.ledger.learn(group.block, group.name)
+            done: list[tuple[Learn | Ask, dict[str, Any]]] = []
+            for reading in group.readings:
+                done.append((reading.job, self.finish(reading, lost, before, learned)))
+                if self.keeper:
+                    self.keeper.reach("after-apply")
+            self.answer(done)
+
+    def read_waiting(self, job: Learn | None) -> list[Group]:
+        """The batches that wait, in groups: one, or all that can be kept together."""
+        groups: list[Group] = []
+        ahead: dict[str, int] = {}  # the last batch of each client that was read but not learned
+        size = count = 0
+        most = KEPT_BYTES if self.keeper else GROUP_BYTES
+        while job is not None:
+            name = job.request.get("name", "batch")
+            if not groups or groups[-1].size >= GROUP_BYTES or groups[-1].name != name:
+                groups.append(Group(name, self.emptied(len(groups))))
+            group = groups[-1]
+            group.readings.append(reading := self.read(job, group.block, ahead))
+            if reading.entry and reading.entry.client is not None:
+                ahead[reading.entry.client] = reading.entry.seq
+            group.size += job.size
+            size, count = size + job.size, count + 1
+            job = self.inbox.take_if(Learn) if size < most and count < KEPT_BATCHES else None
+        return groups
+
+    def emptied(self, number: int) -> Block:
+        """A block for the group of this number: the same again and again."""
+        if number == len(self.blocks):
+            self.blocks.append(Block())
+        self.blocks[number].clear()
+        return self.blocks[number]
 
     def answer(self, done: list[tuple[Learn | Ask, dict[str, Any]]]) -> None:
         """Tell what became of jobs, several at once: waking the poll thread costs more than that.
@@ -247,11 +257,11 @@ class Learning:
             job.answer(reply)
         self.answered()
 
-    def read(self, job: Learn, ahead: dict[str, int]) -> Reading:
-        """The rows of a batch, or why they are refused; nothing is learned yet."""
+    def read(self, job: Learn, block: Block, ahead: dict[str, int]) -> Reading:
+        """Put the rows of a batch into the block, or tell why not; nothing is learned yet."""
         request, parser = job.request, self.training.parser
         client, seq = request.get("client"), request.get("seq", 0)
-        settled = parser.settled
+        settled, first = parser.settled, len(block)
         try:
             if self.trouble:
                 raise self.trouble
@@ -261,21 +271,24 @@ class Learning:
                 client, seq, ahead.get(client)
             ):
                 return Reading(job)
-            # With a journal a whole group of blocks is held at once.
-            rows = rows_of(request, parser, Block() if self.keeper else self.training.block)
+            rows = rows_of(request, parser, block)
         except Refusal as error:
             return Reading(job, None, error)
         except MemoryError as error:
+            block.cut(first)
             return Reading(job, None, Refusal("TOO_LARGE", f"no memory for this batch: {error}"))
         entry = Entry(rows, client, seq)
         refused = None
         if rows.bad and request.get("on_error") != "skip":
             self.training.forget_labels(settled)
+            bad, total = rows.bad, rows.total
+            block.cut(first)
+            rows.stop = first
             message = rows.errors[0]["message"]
-            if rows.bad > 1:
-                message += f" (and {rows.bad - 1} more bad rows)"
+            if bad > 1:
+                message += f" (and {bad - 1} more bad rows)"
             refused = Refusal("BAD_LINE", f"{message}; nothing was learned", errors=rows.errors)
-            entry.rejected, entry.refusal = rows.total, refused.message
+            entry.rejected, entry.refusal = total, refused.message
         entry.negative = self.training.negative
         return Reading(job, entry, refused)
 
@@ -292,8 +305,10 @@ class Learning:
             self.lost = Refusal("STORAGE", f"{what}; nothing was learned")
         return self.lost
 
-    def finish(self, reading: Reading, lost: Refusal | None) -> dict[str, Any]:
-        """Learn what was read, if it was kept; the reply says what became of each of its rows."""
+    def finish(
+        self, reading: Reading, lost: Refusal | None, before: int, learned: int
+    ) -> dict[str, Any]:
+        """Enter a batch into the ledger; the reply says what became of each of its rows."""
         request, entry, refused = reading.job.request, reading.entry, reading.refused
         try:
             if entry is None:
@@ -308,7 +323,7 @@ class Learning:
                 return before.reply(duplicate=True)
             if lost:
                 raise lost
-            ack = self.ledger.enter(entry, request.get("name", "batch"))
+            ack = self.ledger.enter(entry, before, learned)
             if refused:
                 raise Refusal(refused.code, refused.message, **ack.reply(), **refused.details)
         except Refusal as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from streamlearn.daemon.batches import Rows
 from streamlearn.daemon.sessions import Ack, Sessions
+from streamlearn.engine.block import Block
 from streamlearn.errors import Divergence
 from streamlearn.training import Training
 from streamlearn.wire import Refusal
@@ -52,32 +53,47 @@ class Ledger:
     def t(self) -> int:
         return self.training.learner.t
 
-    def enter(self, entry: Entry, name: str) -> Ack:
-        """Learn a batch and count it; a divergence is a refusal, and the end of learning."""
+    def learn(self, block: Block, name: str) -> int:
+        """Learn a block of the rows of any number of batches, to be entered one by one behind that.
+
+        Returns how many rows were learned: less than all after a divergence, which ends learning,
+        and -1 when it had ended before.
+        """
         if self.stopped:
-            raise Refusal("DIVERGED", self.stopped)
-        counts, training, rows = self.counts, self.training, entry.rows
+            return -1
+        before = self.t
+        try:
+            self.training.learn_rows(block, name)
+        except Divergence as error:
+            self.stopped = str(error)
+            log.critical("learning has stopped: %s. Predictions go on", error)
+        return self.t - before
+
+    def enter(self, entry: Entry, before: int, learned: int) -> Ack:
+        """Count a batch and note its ack, or refuse it if it has rows that were not learned.
+
+        before: the examples learned in all before its block was; learned: rows of the block.
+        """
+        counts, rows = self.counts, entry.rows
+        t = before + rows.stop
+        if self.stopped and rows.first > learned:
+            raise Refusal("DIVERGED", self.stopped)  # its turn did not come
         counts.batches += 1
         if entry.rejected:
             counts.received += entry.rejected
             counts.rejected += entry.rejected
-            ack = Ack(self.t, 0, 0, entry.rejected, entry.refusal)
+            ack = Ack(t, 0, 0, entry.rejected, entry.refusal)
         else:
-            before, total = self.t, rows.total
-            counts.received += total
-            try:
-                training.learn_rows(rows.block, name)
-            except Divergence as error:
-                self.stopped = str(error)
-                counts.learned += self.t - before
-                counts.rejected += total - (self.t - before)
-                log.critical("learning has stopped: %s. Predictions go on", error)
-                raise Refusal("DIVERGED", self.stopped) from None
-            counts.learned += len(rows.block)
+            counts.received += rows.total
+            if self.stopped and rows.stop > learned:
+                counts.learned += learned - rows.first
+                counts.rejected += rows.total - (learned - rows.first)
+                raise Refusal("DIVERGED", self.stopped)
+            counts.learned += rows.good
             counts.skipped += rows.bad
-            training.counters["bad_lines"] += rows.bad
-            training.counters["blank_lines"] += rows.blank
-            ack = Ack(self.t, len(rows.block), rows.bad, 0)
+            self.training.counters["bad_lines"] += rows.bad
+            self.training.counters["blank_lines"] += rows.blank
+            ack = Ack(t, rows.good, rows.bad, 0)
         if entry.client is not None:
             self.sessions.note(entry.client, entry.seq, ack)
         return ack
@@ -87,8 +103,10 @@ class Ledger:
         parser = self.training.parser
         if entry.negative is not None and not parser.settled:
             parser.settle(entry.negative)
+        before = self.t
+        learned = self.learn(entry.rows.block, "journal")
         with suppress(Refusal):  # a divergence: it ended so the first time, too
-            self.enter(entry, "journal")
+            self.enter(entry, before, learned)
 
     def repeated(self, ack: Ack) -> None:
         """A batch that had been answered before came again."""

@@ -40,6 +40,7 @@ class Publisher:
         self.outlet.connect(ADDRESS)
         self.newest = self.sent = first
         self.subscribers: Counter[bytes] = Counter()  # by what they subscribed to
+        self.wanted: set[bytes] = set()  # topics that somebody has subscribed to
         self.messages = 0
         self.telling = Lock()  # several threads tell
 
@@ -78,6 +79,7 @@ class Publisher:
                     poller.unregister(self.socket)
                     self.socket.close()
                     self.subscribers.clear()
+                    self.wanted.clear()
                     self.socket = self.reopen()
                     poller.register(self.socket, zmq.POLLIN)
                 if b"end" in words:
@@ -89,7 +91,8 @@ class Publisher:
     def welcome(self) -> None:
         """Subscriptions (1 + beginning of a topic) and their ends (0 + the same).
 
-        A peer may send other messages too; they mean nothing.
+        A peer may send other messages too; they mean nothing. It may also end what it never began,
+        which libzmq passes on: ends are counted, but nobody who follows is left without for one.
         Whoever is new gets the whole model. All others of the topic get it again, so however many
         come at once, it is sent once.
         """
@@ -101,21 +104,19 @@ class Publisher:
                 self.subscribers[message[1:]] += 1
                 new.update(wanted)
             elif wanted and message[:1] == b"\0":
-                self.subscribers[message[1:]] -= 1
+                self.subscribers[message[1:]] = max(self.subscribers[message[1:]] - 1, 0)
+        self.wanted |= new
         for topic in sorted(new):
             self.send(topic, whole(self.sent))
-
-    def followed(self, topic: bytes) -> bool:
-        return any(many and topic.startswith(start) for start, many in self.subscribers.items())
 
     def publish(self) -> None:
         before, now = self.sent, self.newest
         if now is before or now.t == before.t:
             return
         self.sent = now
-        if self.followed(wire.SNAPSHOT_TOPIC):
+        if wire.SNAPSHOT_TOPIC in self.wanted:
             self.send(wire.SNAPSHOT_TOPIC, whole(now))
-        if self.followed(wire.DELTA_TOPIC):
+        if wire.DELTA_TOPIC in self.wanted:
             self.send(wire.DELTA_TOPIC, smaller(before, now))
 
     def send(self, topic: bytes, message: bytes) -> None:

@@ -26,7 +26,7 @@ from streamlearn import container
 from streamlearn._version import __version__
 from streamlearn.daemon.batches import Rows
 from streamlearn.daemon.disk import Disk
-from streamlearn.daemon.journal import Journal, Reader, segments
+from streamlearn.daemon.journal import Journal, Reader, first_of, segments
 from streamlearn.daemon.ledger import Counts, Entry, Ledger
 from streamlearn.daemon.sessions import Sessions
 from streamlearn.durability import Durability
@@ -183,7 +183,9 @@ class StateFolder:
         else:
             ledger, frame = kept
             check(ledger.training)
-        new = frame == 0 and not segments(self.path)  # or a first start that came to nothing
+        # A segment is begun when the checkpoint before it is on disk, and then the others go. Else
+        # that checkpoint may be in the system's cache only: its sync may have failed.
+        settled = [first_of(path) for path in segments(self.path)] == [frame + 1]
         begin, before = time.monotonic(), ledger.t
         ledger, reader = self.rebuild(ledger, frame)
         seconds = time.monotonic() - begin
@@ -195,7 +197,8 @@ class StateFolder:
         if reader.torn:
             log.warning("%s", reader.torn)
         if not ledger.stopped:  # else nothing will be recorded
-            self.open_journal(reader.last, ledger if new or reader.last > frame else None)
+            as_it_was = settled and reader.last == frame
+            self.open_journal(reader.last, None if as_it_was else ledger)
         return ledger
 
     def open_journal(self, last: int, ledger: Ledger | None = None) -> None:
@@ -301,7 +304,7 @@ def packed(entry: Entry) -> list[Any]:
     rows = entry.rows
     columns = None
     if not entry.rejected:
-        arrays = rows.block.arrays()
+        arrays = rows.block.part(rows.first, rows.stop).arrays()
         columns = [arrays[name] for name in COLUMNS]
     return [
         entry.client, entry.seq, entry.rejected, rows.bad, rows.blank, entry.negative, columns,
@@ -329,4 +332,5 @@ def unpacked(
     block = Block()
     if columns is not None:
         block = Block.from_bytes(dict(zip(COLUMNS, columns, strict=True)))
-    return Entry(Rows(block, blank, bad), client, seq, rejected, refusal, negative)
+    rows = Rows(block, 0, len(block), blank, bad)
+    return Entry(rows, client, seq, rejected, refusal, negative)

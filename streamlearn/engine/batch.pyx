@@ -77,6 +77,9 @@ cdef class BatchLearner:
 
     # ---- learning --------------------------------------------------------------------------------
 
+    def look_up(self, Block block):
+        """Nothing to find ahead: no slots."""
+
     def learn(self, Block block):
         """Keep every row. Raises Divergence with the number and line of one that is too large."""
         cdef int64_t extreme = block.first_extreme()

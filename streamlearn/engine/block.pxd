@@ -31,6 +31,12 @@ cdef class Block:
     cdef int64_t* offsets                 # rows + 1 of them
     cdef int64_t* ids
     cdef double* values
+    # slot numbers of the ids, if somebody has looked them up: see Slots.look_up
+    cdef int64_t* numbers
+    cdef int64_t numbers_room
+    cdef int64_t numbered                 # in which laying out of slots; 0: not looked up
+    cdef void* numbered_by
+    cdef int64_t numbered_to              # all numbers are below this
 
     cdef int reserve(self, int64_t rows, int64_t features) except -1
     cdef int append(self, Block other, int64_t first, int64_t stop) except -1

@@ -86,6 +86,7 @@ cdef class Block:
         free(self.offsets)
         free(self.ids)
         free(self.values)
+        free(self.numbers)
 
     def __len__(self):
         return self.rows
@@ -110,8 +111,18 @@ cdef class Block:
 
     def clear(self):
         """Forget the rows, keep the memory."""
-        self.rows = self.features = 0
+        self.rows = self.features = self.numbered = 0
         self.max_id = -1
+
+    def cut(self, int64_t rows):
+        """Forget the rows behind the first ones; max_id stays a bound."""
+        if 0 <= rows < self.rows:
+            self.rows = rows
+            self.features = self.offsets[rows]
+
+    def extend(self, Block other):
+        """Copy all rows of another block behind our own."""
+        self.append(other, 0, other.rows)
 
     cdef int append(self, Block other, int64_t first, int64_t stop) except -1:
         """Copy rows first .. stop-1 of another block behind our own."""
@@ -119,6 +130,7 @@ cdef class Block:
         cdef int64_t many = other.offsets[stop] - begin
         cdef int64_t count = stop - first, i, shift
         self.reserve(self.rows + count, self.features + many)
+        self.numbered = 0
         memcpy(self.labels + self.rows, other.labels + first, count * 8)
         memcpy(self.weights + self.rows, other.weights + first, count * 8)
         memcpy(self.norms + self.rows, other.norms + first, count * 8)
@@ -262,6 +274,14 @@ cdef class Block:
             "norms": (<char*>self.norms)[: self.rows * 8],
             "lines": (<char*>self.lines)[: self.rows * 8],
         }
+
+    def part(self, int64_t first, int64_t stop):
+        """A block of its own with the rows first .. stop-1."""
+        cdef Block block = Block()
+        if not 0 <= first <= stop <= self.rows:
+            raise IndexError(f"rows {first} to {stop} of {self.rows}")
+        block.append(self, first, stop)
+        return block
 
     def line(self, int64_t row):
         """The line that a row came from."""

@@ -1,16 +1,17 @@
 # The conversion of every coordinate that was ever touched, the choice of L, and the certificate.
 # A pure read: slots are looked at through `reading`, which settles a copy.
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
 from libc.math cimport copysign, fabs, isfinite, rint, sqrt
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc, qsort
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport qsort
 
-from streamlearn.engine.algorithms.everyone cimport Keyed
+from streamlearn.engine cimport exact
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.block cimport Block
 from streamlearn.engine.loss cimport Loss
 from streamlearn.engine.recent cimport Recent
-from streamlearn.engine.slots cimport Slots, by_id, find, forget, id_of, spread, touched
+from streamlearn.engine.slots cimport Slots, find, id_of, spread, touched
+from streamlearn.engine.sorting cimport sort_columns
 
 from streamlearn.errors import Divergence
 
@@ -28,10 +29,15 @@ cdef double LARGEST = 1e200
 # Costs are counted in units of this share of the loss: far below any difference that matters.
 cdef double UNIT = 2.0 ** -40
 
-# A weight that is kept, and what it adds to the objective.
-cdef struct Kept:
-    double weight
-    double cost
+# Costs are counted of all features up to so many, and of a share of them beyond: each of them would
+# be converted ten times, which took longer than to learn it, to tell apart costs of 1 % or more.
+cdef int64_t ENOUGH = 1 << 17
+
+cdef extern from "Python.h":
+    PyObject* PyBytes_FromStringAndSize(const char*, Py_ssize_t)
+    char* PyBytes_AS_STRING(PyObject*)
+    int _PyBytes_Resize(PyObject**, Py_ssize_t)
+    void Py_XDECREF(PyObject*)
 
 
 cdef int falling(const void* a, const void* b) noexcept nogil:
@@ -208,7 +214,8 @@ cdef class Conversion:
         cdef double least = max(2.0 * self.l2, LEAST)
         cdef Slots parts = Slots(8)
         cdef Reading reading
-        cdef int64_t i, row, k, number, rows = len(recent)
+        cdef int64_t i, row, k, number, rows = len(recent), seen = 0
+        cdef uint64_t apart = 0              # of the ids, those whose hash has none of these bits
         cdef int s, chosen = 0
         cdef char* slot
         cdef Block block
@@ -224,8 +231,14 @@ cdef class Conversion:
                 loss(0.0, block.labels[row], &value, &slope)
                 units += block.weights[row] * value
         units = rows / (UNIT * units) if units > 0.0 else 1.0 / UNIT
+        if self.slots.used > ENOUGH:
+            seen = self.slots.seen()
+            while seen // <int64_t>(2 * apart + 2) >= ENOUGH:
+                apart = 2 * apart + 1
         with nogil:
             for i in range(-1, self.slots.used):
+                if i >= 0 and spread(id_of(self.slots, i)) & apart:
+                    continue
                 slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
                 if slot == NULL or not touched(slot):
                     continue
@@ -234,7 +247,9 @@ cdef class Conversion:
                 self.add_costs(&reading, candidates, units, costs)
             for i in range(parts.used):          # as if all of their gradient were old, so far
                 x = (<double*>(parts.base + i * 8))[0]
-                number = find(self.slots, id_of(parts, i)) if x != 0.0 else -1
+                if x == 0.0 or spread(id_of(parts, i)) & apart:
+                    continue
+                number = find(self.slots, id_of(parts, i))
                 if number < 0 or not touched(self.slots.base + number * self.slots.size):
                     continue
                 slot = self.slots.base + number * self.slots.size + self.offset
@@ -271,7 +286,7 @@ cdef class Conversion:
                         loss(margins[s], block.labels[row], &value, &slope)
                         losses[s] += block.weights[row] * value
         for s in range(STEPS):
-            value = losses[s] / max(rows, 1) + costs[s] / units
+            value = losses[s] / max(rows, 1) + (apart + 1) * costs[s] / units
             if s == 0 or value < best:
                 best, chosen = value, s
         self.smoothness = candidates[chosen]
@@ -305,69 +320,68 @@ cdef class Conversion:
 
         Labels were learned as (label - shift) * scale; weights are handed out unscaled.
         """
-        cdef int64_t* ids = <int64_t*>malloc(<size_t>(self.slots.used + 1) * 8)
-        cdef Kept* kept = <Kept*>malloc(<size_t>(self.slots.used + 1) * sizeof(Kept))
+        cdef Column ids = Column(self.slots.used), weights = Column(self.slots.used)
+        cdef int64_t* id = <int64_t*>ids.start
+        cdef double* weight = <double*>weights.start
+        cdef exact.Exact costs
         cdef Reading reading
-        cdef double w, strength, violation = 0.0, off, penalty = 0.0, bias = 0.0, unit = 1.0 / scale
-        cdef double total = 0.0, value, slope, cost
+        cdef double w, strength, violation = 0.0, off, penalty, bias = 0.0, unit = 1.0 / scale
+        cdef double total = 0.0, value, slope, cost, rest = 0.0
         cdef int64_t i, n = 0, seen = 0, row
         cdef char* slot
         cdef Block block
         cdef bint finite = True
-        if ids == NULL or kept == NULL:
-            free(ids)
-            free(kept)
-            raise MemoryError("no memory for the weights of a snapshot")
-        try:
+        exact.clear(&costs)
+        with nogil:
+            for i in range(-1, self.slots.used):
+                slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
+                if slot == NULL or not touched(slot):
+                    continue
+                self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
+                w = self.weight(&reading, i >= 0, self.smoothness, &strength)
+                if not (fabs(w * unit) < LARGEST and isfinite(reading.gradient)
+                        and isfinite(reading.penalty) and isfinite(reading.scale)):
+                    finite = False
+                    break
+                cost = reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
+                if cost >= 0.0 and isfinite(cost):
+                    exact.add(&costs, cost)
+                else:                            # overflowed, or of a state that nobody learned
+                    rest += cost
+                # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
+                if w == 0.0:
+                    off = fabs(reading.gradient) - reading.penalty
+                else:
+                    off = fabs(reading.gradient + copysign(reading.penalty, w))
+                if off > violation:
+                    violation = off
+                if i < 0:
+                    bias = w * unit
+                    continue
+                seen += 1
+                if w != 0.0:
+                    id[n], weight[n] = id_of(self.slots, i), w * unit
+                    n += 1
+            if not self.slots.dense:
+                sort_columns(id, weight, n)
+        if not finite:
+            raise Divergence(self.t, 0, "the sums of learning have left the finite numbers by "
+                             "now; scale the values and labels")
+        for block in (recent.old, recent.young):
             with nogil:
-                for i in range(-1, self.slots.used):
-                    slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
-                    if slot == NULL or not touched(slot):
-                        continue
-                    self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
-                    w = self.weight(&reading, i >= 0, self.smoothness, &strength)
-                    finite &= (fabs(w * unit) < LARGEST and isfinite(reading.gradient)
-                               and isfinite(reading.penalty) and isfinite(reading.scale))
-                    cost = reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
-                    # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
-                    if w == 0.0:
-                        off = fabs(reading.gradient) - reading.penalty
-                    else:
-                        off = fabs(reading.gradient + copysign(reading.penalty, w))
-                    if off > violation:
-                        violation = off
-                    if i < 0:
-                        bias, penalty = w * unit, cost
-                        continue
-                    seen += 1
-                    if w != 0.0:
-                        ids[n] = id_of(self.slots, i)
-                        kept[n].weight, kept[n].cost = w * unit, cost
-                        n += 1
-            if not finite:
-                raise Divergence(self.t, 0, "the sums of learning have left the finite numbers by "
-                                 "now; scale the values and labels")
-            for block in (recent.old, recent.young):
-                with nogil:
-                    for row in range(recent.first(block), block.rows):
-                        loss(self.margin(block, row), (block.labels[row] - shift) * scale,
-                             &value, &slope)
-                        total += block.weights[row] * value
-            kept_ids = PyBytes_FromStringAndSize(NULL, 8 * n)
-            kept_weights = PyBytes_FromStringAndSize(NULL, 8 * n)
-            penalty = in_order(ids, kept, n, self.slots.dense, penalty, kept_ids, kept_weights)
-        finally:
-            free(ids)
-            free(kept)
+                for row in range(recent.first(block), block.rows):
+                    loss(self.margin(block, row), (block.labels[row] - shift) * scale,
+                         &value, &slope)
+                    total += block.weights[row] * value
         # Labels were scaled for the squared loss only: a gradient scales with them, a loss with
         # their square. What overflows is not told.
         mean_loss = total / len(recent) * unit * unit if len(recent) else None
-        penalty *= unit * unit
+        penalty = (exact.value(&costs) + rest) * unit * unit
         if mean_loss is not None and not isfinite(mean_loss + penalty):
             mean_loss = None
         return {
-            "ids": kept_ids,
-            "weights": kept_weights,
+            "ids": ids.taken(n),
+            "weights": weights.taken(n),
             "bias": bias + shift if self.bias != NULL else 0.0,
             "seen": seen,
             "certificate": {
@@ -380,20 +394,22 @@ cdef class Conversion:
         }
 
 
-cdef double in_order(
-    const int64_t* ids, const Kept* kept, int64_t count, bint sorted, double penalty,
-    bytes to_ids, bytes to_weights,
-) except? -1.0:
-    """Write ids and weights by rising id; returns the penalty with their costs, added likewise."""
-    cdef int64_t* id = <int64_t*><char*>to_ids
-    cdef double* weight = <double*><char*>to_weights
-    cdef Keyed* order = by_id(ids, count) if count and not sorted else NULL
-    cdef int64_t i, place
-    with nogil:
-        for i in range(count):
-            place = i if order == NULL else order[i].number
-            id[i] = ids[place]
-            weight[i] = kept[place].weight
-            penalty += kept[place].cost
-        forget(order, count)
-    return penalty
+cdef class Column:
+    """Bytes in the making: as many words as there may be, cut to those there are without a copy."""
+
+    cdef PyObject* bytes
+    cdef char* start
+
+    def __cinit__(self, int64_t most):
+        self.bytes = PyBytes_FromStringAndSize(NULL, 8 * most)
+        if self.bytes == NULL:
+            raise MemoryError("no memory for the weights of a snapshot")
+        self.start = PyBytes_AS_STRING(self.bytes)
+
+    def __dealloc__(self):
+        Py_XDECREF(self.bytes)
+
+    cdef bytes taken(self, int64_t count):
+        if _PyBytes_Resize(&self.bytes, 8 * count) < 0:
+            raise MemoryError("no memory for the weights of a snapshot")
+        return <bytes>self.bytes

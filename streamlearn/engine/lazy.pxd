@@ -7,11 +7,24 @@
 from libc.math cimport copysign, fabs, floor, log1p, sqrt
 from libc.stdint cimport int64_t
 
+cdef extern from *:
+    """
+    /* max(x, 0). The compiler makes a branch of the ternary, mispredicted at every tenth weight. */
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    static inline double streamlearn_positive(double x) {
+        return _mm_cvtsd_f64(_mm_max_sd(_mm_set_sd(x), _mm_setzero_pd()));
+    }
+    #else
+    static inline double streamlearn_positive(double x) { return x > 0.0 ? x : 0.0; }
+    #endif
+    """
+    double positive "streamlearn_positive"(double) noexcept nogil
+
 
 cdef inline double shrink(double v, double k) noexcept nogil:
-    """S_k(v) = sign(v) max(|v| - k, 0)"""
-    cdef double size = fabs(v) - k
-    return copysign(size, v) if size > 0.0 else 0.0
+    """S_k(v) = sign(v) max(|v| - k, 0), without a branch, which none can foretell near zero."""
+    return copysign(positive(fabs(v) - k), v) + 0.0             # -0 + 0 is 0
 
 
 cdef inline double harmonic_tail(double x) noexcept nogil:

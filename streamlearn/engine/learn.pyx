@@ -41,6 +41,9 @@ ctypedef fused Algorithm:
     Mirror
     Ball
 
+# Bytes of slots that are in the cache anyway: to fetch them ahead took a fifth of the time.
+cdef int64_t NEAR = 1 << 17
+
 # A margin of this size has left the world: no label is as large, and squares soon overflow.
 cdef double DIVERGED = 1e60
 
@@ -250,10 +253,11 @@ cdef int64_t learn_rows(
     cdef char* bias = task.bias
     cdef int64_t size = task.all.size, row, k, first, stop, next_stop
     cdef double total, margin, y, value, slope, importance
+    cdef bint far = task.all.used * size > NEAR
     for row in range(rows.first, rows.stop):
         first = rows.offsets[row]
         stop = rows.offsets[row + 1]
-        if row + 1 < rows.stop:
+        if far and row + 1 < rows.stop:
             next_stop = rows.offsets[row + 2]
             for k in range(stop, next_stop):
                 streamlearn_prefetch(slots + numbers[k] * size)

@@ -35,6 +35,8 @@ cdef class Learner:
     cdef int begin_learning(self) except -1
     cdef int listen(self, int64_t many) except -1
     cdef int learn_rows(self, Block block, int64_t first, int64_t stop) except -1
+    cdef int find_slots(self, Block block, int64_t begin, int64_t many, Rows* rows) except -1
+    cdef dict stored(self)
     cdef int run(self, Block block, Rows* rows) except -1
     cdef int take(self, Block block, int64_t stop) except -1
     cdef Block admit(self, Block block, int64_t stop)

@@ -217,26 +217,15 @@ cdef class Learner:
             return 0
         begin = block.offsets[first]
         many = block.offsets[stop] - begin
-        if self.numbers_room < block.features:
-            free(self.numbers)
-            self.numbers_room = 0
-            self.numbers = <int64_t*>malloc(<size_t>block.features * 8)
-            if self.numbers == NULL:
-                raise MemoryError("no memory for the features of a block")
-            self.numbers_room = block.features
-        self.slots.reserve(block.ids + begin, many, block.max_id, self.numbers + begin)
+        self.find_slots(block, begin, many, &rows)
         rows.offsets = block.offsets
         rows.values = block.values
         rows.labels = block.labels
         rows.weights = block.weights
         rows.norms = block.norms
-        rows.numbers = block.ids if self.slots.dense else self.numbers
         self.task.all.slots = self.slots.base
         self.task.all.used = self.slots.used
-        self.task.all.order = NULL
-        if self.spec["sweeps"] and not self.slots.dense:
-            self.slots.sort()
-            self.task.all.order = self.slots.order
+        self.task.all.order = self.slots.order if self.spec["sweeps"] else NULL
         while first < stop:
             rows.first = first
             rows.stop = stop
@@ -247,6 +236,38 @@ cdef class Learner:
             if self.two_phases and self.time() == self.next_freeze:
                 self.freeze()
         return 0
+
+    cdef int find_slots(self, Block block, int64_t begin, int64_t many, Rows* rows) except -1:
+        """A slot for each feature from `begin` on, by the numbers that were looked up if any."""
+        cdef Slots slots = self.slots
+        if self.numbers_room < block.features:
+            free(self.numbers)
+            self.numbers_room = 0
+            self.numbers = <int64_t*>malloc(<size_t>block.features * 8)
+            if self.numbers == NULL:
+                raise MemoryError("no memory for the features of a block")
+            self.numbers_room = block.features
+        with nogil:
+            slots.hold()
+        try:
+            if (block.numbered == slots.layout and block.numbered_by == <void*>slots
+                    and slots.used < slots.next_look):
+                slots.grow(block.numbered_to)
+                slots.used = max(slots.used, block.numbered_to)
+                rows.numbers = block.numbers
+                return 0
+            slots.reserve(block.ids + begin, many, block.max_id, self.numbers + begin)
+            rows.numbers = block.ids if slots.dense else self.numbers
+        finally:
+            if self.spec["sweeps"]:
+                slots.sort()
+            slots.release()
+        return 0
+
+    def look_up(self, Block block):
+        """Find the slots of a block ahead of its turn; may run beside learn(), in one thread."""
+        if not self.spec["max_features"]:
+            self.slots.look_up(block)
 
     cdef int run(self, Block block, Rows* rows) except -1:
         """The loop over a stretch of rows, for one phase or both."""
@@ -392,10 +413,15 @@ cdef class Learner:
         cdef Conversion c
         if max_nonzeros is not None and max_nonzeros < 0:
             raise UsageError(f"max_nonzeros {max_nonzeros}: expected a whole number >= 0")
-        c = settled.prepared(smoothness, evidence)
-        if max_nonzeros is not None:
-            c.cut = strongest(c.strengths(), max_nonzeros, c.cut)
-        return settled.solved(c)
+        with nogil:
+            settled.slots.hold()
+        try:
+            c = settled.prepared(smoothness, evidence)
+            if max_nonzeros is not None:
+                c.cut = strongest(c.strengths(), max_nonzeros, c.cut)
+            return settled.solved(c)
+        finally:
+            settled.slots.release()
 
     cdef Conversion prepared(self, object smoothness, object evidence):
         """The conversion with its L and the cut that `evidence` asks for."""
@@ -440,11 +466,19 @@ cdef class Learner:
 
     def state(self):
         """Everything the next example depends on, by name; from_state is the inverse."""
+        if self.broken is not None:
+            raise self.broken
+        with nogil:
+            self.slots.hold()
+        try:
+            return self.stored()
+        finally:
+            self.slots.release()
+
+    cdef dict stored(self):
         cdef int64_t i, n = 0, words = self.slots.size // 8, w, seen = self.slots.seen()
         cdef int64_t* cells
         cdef char* slot
-        if self.broken is not None:
-            raise self.broken
         fields = self.fields()
         ids = bytearray(8 * seen)
         columns = [bytearray(8 * seen) for _ in fields]

@@ -9,7 +9,7 @@ from libc.string cimport memchr, memmove
 
 from streamlearn.engine.block cimport Block, EXTREME, EXTREME_NORM, TINY, drop_tiny, first_repeat
 from streamlearn.engine.number cimport (
-    NUMBER_BAD, NUMBER_OK, NUMBER_RANGE, TEN, read_number, read_short_item,
+    NUMBER_BAD, NUMBER_OK, NUMBER_RANGE, TEN, read_number, read_short_item, unlikely,
 )
 
 from streamlearn.errors import UsageError
@@ -148,14 +148,11 @@ cdef const unsigned char* short_items(
     cdef uint64_t id = 0
     cdef double value = 0.0
     cdef const unsigned char* next
-    while True:
-        p += p[0] == 32
-        if p >= safe:
-            break
+    p += p[0] == 32
+    while p < safe:
         next = read_short_item(p, ten, &id, &value)
         if next == NULL or not (next[0] == 32 or next[0] == 10):
             break
-        p = next
         ids[r.n] = <int64_t>id
         values[r.n] = value
         r.n += 1
@@ -163,17 +160,30 @@ cdef const unsigned char* short_items(
         r.rising &= <int64_t>id > r.last
         r.last = <int64_t>id
         r.tiny += value == 0.0
+        # Branches, not sums, here and in read_short_item: where the next item starts is what the
+        # next turn waits for, and a branch is foretold while a sum has to be waited for.
+        if unlikely(next[0] == 10):
+            p = next
+            break
+        p = next + 1
     row[0] = r
     return p
 
 
 def count_lines(const unsigned char[::1] text):
     """How many newlines there are."""
-    cdef Py_ssize_t i, size = text.shape[0]
     cdef int64_t found = 0
+    cdef const unsigned char* p
+    cdef const unsigned char* end
+    if text.shape[0] == 0:
+        return 0
+    p = &text[0]
+    end = p + text.shape[0]
     with nogil:
-        for i in range(size):
-            found += text[i] == 10
+        p = <const unsigned char*>memchr(p, 10, end - p)
+        while p != NULL:
+            found += 1
+            p = <const unsigned char*>memchr(p + 1, 10, end - p - 1)
     return found
 
 
@@ -273,9 +283,14 @@ cdef class Parser:
         self.token = f"{raw:.12g}".encode()
         return row
 
-    def start_file(self):
-        """The next bytes are the first of another file."""
-        self.line = 0
+    def start_file(self, int64_t before=0):
+        """The next bytes are the first of another file, or stand behind so many of its lines."""
+        self.line = before
+
+    def count(self, int64_t lines, int64_t blank):
+        """Lines of this file that were read elsewhere, and how many of them have no row."""
+        self.line += lines
+        self.blank += blank
 
     def parse(
         self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block,
@@ -333,6 +348,7 @@ cdef class Parser:
         """Check the bounds, and make room for all that the bytes can hold."""
         if stop > buffer.shape[0] or start < 0 or buffer[stop - 1] != 10:
             raise ValueError("parse needs whole lines: the last byte must be a newline")
+        block.numbered = 0
         # An item takes 4 bytes or more ("1:1 "), a row 2 ("1\n"): no bounds to check inside.
         return block.reserve(
             block.rows + (stop - start) // 2 + 1, block.features + (stop - start) // 4 + 1)

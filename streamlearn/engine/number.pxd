@@ -28,7 +28,9 @@ cdef extern from *:
         return word;
     }
     #define streamlearn_ctz(x) __builtin_ctzll(x)
+    #define streamlearn_unlikely(x) __builtin_expect(!!(x), 0)
     """
+    bint unlikely "streamlearn_unlikely"(bint) noexcept nogil
     uint64_t load8 "streamlearn_load8"(const unsigned char*) noexcept nogil
     int ctz "streamlearn_ctz"(uint64_t) noexcept nogil
 
@@ -55,33 +57,35 @@ cdef inline uint64_t join_digits(uint64_t word, int count) noexcept nogil:
 cdef inline const unsigned char* read_short_item(
     const unsigned char* p, const double* ten, uint64_t* id, double* value
 ) noexcept nogil:
-    """Read a plain `id:value` of at most 7 digits in each part; NULL for anything else.
+    """Read a plain `id:value` of at most 8 digits in each part; NULL for anything else.
 
+    Where a part has more digits, what is read ends before one: the caller looks at what follows.
     Most items are so. 32 bytes from p must be readable. No loop over digits, hence no branch that
     depends on how many there are: 2.5 times as fast as one digit at a time. Exact, since the
-    mantissa is below 10^8.
+    mantissa is below 10^9.
     """
     cdef uint64_t word, whole = 0, part
     cdef int count = count_digits(p, &word)
-    cdef bint negative
-    if count == 0 or count == 8 or p[count] != c":":
+    cdef bint negative = False
+    if count == 0 or p[count] != c":":
         return NULL
     id[0] = join_digits(word, count)
     p += count + 1
-    negative = p[0] == c"-"
-    p += negative
+    if unlikely(p[0] == c"-"):
+        negative = True
+        p += 1
     if p[1] == c"." and <unsigned int>p[0] - 48 < 10:
         whole = p[0] - 48
         p += 2
         count = count_digits(p, &word)
-        if count == 0 or count == 8:
+        if count == 0:
             return NULL
         part = join_digits(word, count)
-        # The sum is a whole number below 10^8, hence exact; only the division rounds.
+        # The sum is a whole number below 10^9, hence exact; only the division rounds.
         value[0] = (<double><int64_t>whole * ten[count] + <double><int64_t>part) / ten[count]
     else:
         count = count_digits(p, &word)
-        if count == 0 or count == 8:
+        if count == 0:
             return NULL
         value[0] = <double><int64_t>join_digits(word, count)
     if negative:

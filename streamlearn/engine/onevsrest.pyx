@@ -80,6 +80,9 @@ cdef class OneVsRest:
 
     # ---- learning --------------------------------------------------------------------------------
 
+    def look_up(self, Block block):
+        """Nothing to find ahead: each class has slots of its own."""
+
     def learn(self, Block block):
         """Learn every row in order. Raises Divergence with the example's number and line."""
         cdef int64_t extreme = block.first_extreme()
@@ -259,6 +262,9 @@ cdef class BatchOneVsRest:
                 many += y[row] == label
             majority = max(majority, many)
         return self.contest.sums(majority)
+
+    def look_up(self, Block block):
+        """Nothing to find ahead: no slots."""
 
     def learn(self, Block block):
         """Keep every row. Raises Divergence with the number and line of one that is too large."""

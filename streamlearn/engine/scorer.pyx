@@ -3,9 +3,13 @@ from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 
 from streamlearn.engine.block cimport Block
-from streamlearn.engine.slots cimport Slots, find
+from streamlearn.engine.slots cimport Slots, fetch_cell, find
 
 from streamlearn.errors import ModelError
+
+
+cdef enum:
+    AHEAD = 16                 # ids
 
 
 def is_sound(const int64_t[::1] ids, const double[::1] weights, double largest=INFINITY):
@@ -49,10 +53,13 @@ cdef class Scorer:
         cdef int64_t row, k, number
         cdef double total
         cdef const char* base = self.slots.base
+        cdef int64_t last = -1 if self.slots.dense else block.features - AHEAD
         with nogil:
             for row in range(block.rows):
                 total = self.bias
                 for k in range(block.offsets[row], block.offsets[row + 1]):
+                    if k < last:                   # the index of a large model is in no cache
+                        fetch_cell(self.slots, block.ids[k + AHEAD])
                     number = find(self.slots, block.ids[k])
                     if number >= 0:
                         total += block.values[k] * (<const Weighted*>base)[number].w

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from streamlearn.engine.algorithms.everyone cimport Keyed
+from streamlearn.engine.block cimport Block
 
 cdef extern from *:
     """
@@ -10,23 +11,37 @@ cdef extern from *:
     """
     void streamlearn_fetch(const void*) noexcept nogil
 
+cdef extern from "pythread.h":
+    ctypedef void* PyThread_type_lock
+    PyThread_type_lock PyThread_allocate_lock()
+    void PyThread_free_lock(PyThread_type_lock)
+    int PyThread_acquire_lock(PyThread_type_lock, int) noexcept nogil
+    void PyThread_release_lock(PyThread_type_lock) noexcept nogil
+
 cdef class Slots:
     cdef char* base                  # slot number i starts at base + i * size
     cdef readonly int64_t size       # bytes a slot
     cdef readonly int64_t room       # slots mapped
     cdef readonly bint dense         # slot number = id; else by the index
-    cdef readonly int64_t used       # scattered: slots given out; dense: largest id seen + 1
+    cdef readonly int64_t used       # scattered: slots in use; dense: largest id seen + 1
+    cdef int64_t layout              # counts the times that slots got other numbers, from 1
     # scattered only: open addressing, at most half full; a cell is 1 + a slot number, or 0
     cdef uint32_t* cells
     cdef uint64_t mask
     cdef int64_t* ids                # id of each slot
     cdef int64_t ids_room
+    cdef int64_t given               # numbers given out: `used`, and those looked up ahead
+    cdef PyThread_type_lock lock     # of the index; slots themselves belong to one thread
     cdef Keyed* order                # slots by rising id, as of the last sort()
     cdef int64_t sorted              # how many those are
     cdef int64_t next_look           # number of ids at which to ask whether to go dense again
 
     cdef int reserve(
         self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers) except -1
+    cdef int look_up(self, Block block) except -1
+    cdef void hold(self) noexcept nogil
+    cdef void release(self) noexcept nogil
+    cdef int number_all(self, const int64_t* ids, int64_t count, int64_t* numbers) except -1
     cdef int make_room(self, int64_t want) except -1
     cdef int64_t find_or_add(
         self, const int64_t* ids, int64_t count, int64_t* numbers) noexcept nogil
@@ -70,6 +85,11 @@ cdef inline uint64_t spread(int64_t id) noexcept nogil:
     z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
     z = (z ^ (z >> 27)) * <uint64_t>0x94D049BB133111EB
     return z ^ (z >> 31)
+
+
+cdef inline void fetch_cell(Slots slots, int64_t id) noexcept nogil:
+    """Have the cell of a scattered id at hand when it is asked for."""
+    streamlearn_fetch(&slots.cells[spread(id) & slots.mask])
 
 
 cdef inline int64_t find(Slots slots, int64_t id) noexcept nogil:

@@ -4,10 +4,15 @@
 # more than anything else here. The rule: stay dense while the largest id is below 2^20 or below 4
 # times the ids seen; else keep an exact index, and come back to dense when the ids have filled half
 # of their range. Where a slot lives never changes what is learned.
+#
+# A thread that parses ahead may look up numbers ahead, too: the index, behind a lock, is all that
+# it touches. Slots are laid out by the thread that learns; when they get other numbers, those that
+# were looked up before are of an old layout and count for nothing.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from streamlearn.engine.algorithms.everyone cimport Keyed
+from streamlearn.engine.block cimport Block, grown
 
 cdef extern from *:
     """
@@ -57,18 +62,31 @@ cdef class Slots:
     def __cinit__(self, int64_t size):
         self.size = size
         self.dense = True
+        self.layout = 1
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError("no memory for a lock")
         self.grow(1024)
 
     def __dealloc__(self):
         streamlearn_unmap(self.base, <size_t>(self.room * self.size))
         self.forget_index()
+        if self.lock != NULL:
+            PyThread_free_lock(self.lock)
+
+    cdef void hold(self) noexcept nogil:
+        """Keep others from the index. Without the GIL: whoever has the lock may want that."""
+        PyThread_acquire_lock(self.lock, 1)
+
+    cdef void release(self) noexcept nogil:
+        PyThread_release_lock(self.lock)
 
     cdef void forget_index(self) noexcept:
         streamlearn_unmap(self.cells, <size_t>(self.mask + 1) * 4)
         streamlearn_unmap(self.ids, <size_t>self.ids_room * 8)
         forget(self.order, self.sorted)
         self.cells, self.ids, self.order = NULL, NULL, NULL
-        self.mask = self.ids_room = self.sorted = 0
+        self.mask = self.ids_room = self.sorted = self.given = 0
 
     @property
     def bytes(self):
@@ -104,11 +122,10 @@ cdef class Slots:
     cdef int reserve(
         self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers
     ) except -1:
-        """Make every one of these ids, at most max_id, have a slot.
+        """Make every one of these ids, at most max_id, have a slot; for whoever holds the index.
 
         Where slots are scattered afterwards, their numbers are written, if asked for.
         """
-        cdef int64_t done = 0
         if not self.dense and self.used >= self.next_look:      # amortised: each at twice the size
             self.next_look = 2 * self.used
             self.gather()
@@ -120,24 +137,51 @@ cdef class Slots:
         if self.dense:
             self.used = max(self.used, max_id + 1)
             return 0
+        self.number_all(ids, count, numbers)
+        self.grow(self.given)
+        self.used = self.given
+        return 0
+
+    cdef int look_up(self, Block block) except -1:
+        """The numbers of a block's ids, from a thread that does not learn; slots come later."""
+        with nogil:
+            self.hold()
+        try:
+            block.numbered = 0
+            if self.dense or block.features == 0:
+                return 0
+            if block.numbers_room < block.features:
+                block.numbers = <int64_t*>grown(block.numbers, block.feature_capacity)
+                block.numbers_room = block.feature_capacity
+            self.number_all(block.ids, block.features, block.numbers)
+            block.numbered, block.numbered_by = self.layout, <void*>self
+            block.numbered_to = self.given
+        finally:
+            self.release()
+        return 0
+
+    cdef int number_all(self, const int64_t* ids, int64_t count, int64_t* numbers) except -1:
+        cdef int64_t done = 0
         while done < count:
             with nogil:
                 done += self.find_or_add(
                     ids + done, count - done, numbers + done if numbers != NULL else NULL)
             if done < count:
-                self.make_room(self.used + 1)
+                self.make_room(self.given + 1)
         return 0
 
     cdef int make_room(self, int64_t want) except -1:
-        """For so many scattered slots in all; by doubling, so that it is seldom asked for."""
+        """For so many ids in all; by doubling, so that it is seldom asked for."""
+        cdef int64_t room = 1024
         if want > MOST:
             raise MemoryError("more features than 2^32; --max-features bounds the model")
-        self.grow(want)
-        if self.ids_room < self.room:
-            self.ids = <int64_t*>mapped(self.ids, self.ids_room * 8, self.room * 8)
-            self.ids_room = self.room
-        if self.mask + 1 < 2 * <uint64_t>self.room:
-            self.rehash(2 * <uint64_t>self.room)
+        while room < want:
+            room *= 2
+        if self.ids_room < room:
+            self.ids = <int64_t*>mapped(self.ids, self.ids_room * 8, room * 8)
+            self.ids_room = room
+        if self.mask + 1 < 2 * <uint64_t>room:
+            self.rehash(2 * <uint64_t>room)
         return 0
 
     cdef int64_t find_or_add(
@@ -150,8 +194,8 @@ cdef class Slots:
         cdef uint32_t* cells = self.cells
         cdef int64_t* known = self.ids
         cdef uint64_t mask = self.mask, cell
-        cdef int64_t i, used = self.used
-        cdef int64_t room = min(self.room, self.ids_room, <int64_t>((mask + 1) // 2))
+        cdef int64_t i, given = self.given
+        cdef int64_t room = min(self.ids_room, <int64_t>((mask + 1) // 2))
         for i in range(count):
             if i + FAR < count:
                 streamlearn_fetch(&cells[spread(ids[i + FAR]) & mask])
@@ -162,15 +206,15 @@ cdef class Slots:
             while cells[cell] and known[cells[cell] - 1] != ids[i]:
                 cell = (cell + 1) & mask
             if not cells[cell]:
-                if used == room:
+                if given == room:
                     count = i
                     break
-                known[used] = ids[i]
-                used += 1
-                cells[cell] = <uint32_t>used
+                known[given] = ids[i]
+                given += 1
+                cells[cell] = <uint32_t>given
             if numbers != NULL:
                 numbers[i] = <int64_t>cells[cell] - 1
-        self.used = used
+        self.given = given
         return count
 
     cdef int sort(self) except -1:
@@ -189,8 +233,8 @@ cdef class Slots:
         cdef uint64_t mask = cells - 1, cell
         cdef int64_t i
         with nogil:
-            for i in range(self.used):
-                if i + FAR < self.used:
+            for i in range(self.given):
+                if i + FAR < self.given:
                     streamlearn_fetch(&table[spread(self.ids[i + FAR]) & mask])
                 cell = spread(self.ids[i]) & mask
                 while table[cell]:
@@ -206,6 +250,7 @@ cdef class Slots:
         cdef int64_t had = self.room, span = self.used, i, n = 0, count = self.seen()
         self.base, self.room, self.used = NULL, 0, 0
         try:
+            self.grow(count + 1)
             self.make_room(count + 1)
         except MemoryError:
             streamlearn_unmap(self.base, <size_t>(self.room * self.size))
@@ -220,6 +265,8 @@ cdef class Slots:
                     n += 1
             streamlearn_unmap(old, <size_t>(had * self.size))
         self.dense = False
+        self.used = n
+        self.layout += 1
         self.next_look = 2 * (n + SMALL // FULL)
         return 0
 
@@ -245,6 +292,7 @@ cdef class Slots:
             streamlearn_unmap(old, <size_t>(had * self.size))
         self.forget_index()
         self.dense = True
+        self.layout += 1
         self.used = top + 1
         return 0
 

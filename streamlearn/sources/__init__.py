@@ -12,7 +12,7 @@ import io
 import lzma
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,6 +33,7 @@ class Front(io.RawIOBase):
     def __init__(self, stream: BinaryIO) -> None:
         self.under = stream
         self.taken = 0
+        self.witness: Callable[[memoryview], object] | None = None
         self.head = b""
         # A pipe may give its first bytes one by one; read on only while they could be magic.
         while not self.head or any(m.startswith(self.head) and m != self.head for m in MAGIC):
@@ -60,6 +61,8 @@ class Front(io.RawIOBase):
         else:
             count = self.fill(buffer)
         self.taken += count
+        if self.witness is not None:
+            self.witness(buffer[:count])
         return count
 
 
@@ -79,6 +82,10 @@ class Source:
     def taken(self) -> int:
         """Bytes taken from the file so far."""
         return self.front.taken
+
+    def watch(self, witness: Callable[[memoryview], object]) -> None:
+        """Show every byte of the file, as it is there, to the witness when it is taken."""
+        self.front.witness = witness
 
     def readinto(self, buffer: memoryview) -> int:
         """Bytes as they come: blocks only while there are none. 0 is the end."""
@@ -153,6 +160,14 @@ def widen_pipe(stream: BinaryIO) -> None:
     """Let a pipe hold 1 MB instead of 64 kB: fewer turns between the writer and us."""
     with suppress(OSError, AttributeError, ValueError):  # a file, or not Linux: no matter
         fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
+
+
+def skip(source: Source, count: int) -> None:
+    """Leave out so many bytes."""
+    buffer = bytearray(min(count, 1 << 18))
+    with memoryview(buffer) as view:
+        while count and (taken := source.readinto(view[:count])):
+            count -= taken
 
 
 def chunks(source: Source, size: int = 1 << 18) -> Iterator[tuple[bytearray, int]]:

@@ -164,8 +164,20 @@ def test_the_client_sends_the_golden_frames(root):
         client = Client("ipc:///nowhere")
         client.name = request["client"]
         body = {k: v for k, v in request.items() if k not in ("v", "id", "do", "client", "seq")}
-        assert client.pack_batch(request["seq"], body) == wire.pack(request)
+        sent = wire.unpack(client.pack_batch(request["seq"], body))
+        assert sent == request
+        assert [*sent][:5] == ["v", "id", "do", "client", "seq"]
         client.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65535, 65536, 70000])
+def test_text_is_packed_as_any_packer_would(size):
+    text = b"x" * size
+    body = {"v": 1, "do": "learn", "text": text, "line": 7}
+    expected = wire.pack({"v": 1, "do": "learn", "line": 7, "text": text})
+    assert wire.pack_text(dict(body)) == expected
+    assert wire.pack_text({**body, "text": memoryview(text)}) == expected
+    assert wire.pack_text({"v": 1}) == wire.pack({"v": 1})
 
 
 # ---- good requests -------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 from random import Random
 
@@ -11,6 +13,7 @@ import pytest
 
 from contract.streams import PAIRS
 from daemon.history import NEVER, Batch, World, drive, ignore, offline, same, text_of
+from daemon.platter import FragileDisk, Killed, Platter
 from streamlearn.catalogue import resolve
 from streamlearn.daemon.disk import Disk
 from streamlearn.daemon.inbox import Inbox
@@ -18,6 +21,7 @@ from streamlearn.daemon.learning import Learning
 from streamlearn.daemon.ledger import Ledger
 from streamlearn.daemon.state import StateFolder
 from streamlearn.durability import Durability
+from streamlearn.errors import CannotCreate
 from streamlearn.model import Model
 from streamlearn.training import Training
 from streamlearn.wire import Refusal
@@ -57,6 +61,49 @@ def test_random_histories_end_in_legal_states(tmp_path, policy, faulty, worlds):
     assert repeats > worlds
     assert learned > 10 * worlds
     assert bool(refusals) == faulty
+
+
+@pytest.mark.parametrize("seed", range(8))  # its name is lost in most of them
+def test_a_checkpoint_whose_name_could_not_be_synced_is_not_built_on(tmp_path, seed):
+    """A kill before the journal was synced, a start whose sync of the folder fails, one that finds
+    nothing wrong, and then the power goes."""
+    settings, random = resolve("averagesl", "logistic", {}), Random(seed)
+    platter, order = Platter(random), []
+
+    def started(disk):
+        folder = StateFolder(str(tmp_path), Durability("always", 0.0), 1 << 20, disk)
+        try:
+            return folder, folder.recover(lambda: Training(settings), lambda held: None)
+        except CannotCreate:
+            folder.close()
+            return folder, None
+
+    folder, ledger = started(FragileDisk(platter))
+    learning = Learning(ledger, Inbox(1 << 30), ignore, NEVER, folder)
+    for seq in (1, 2):
+        order.append(Batch("anna", seq, text_of(random, 5)))
+        if seq == 2:  # written when the kill came, and not synced
+            folder.disk.end = folder.disk.calls + 2
+            with pytest.raises(Killed):
+                drive(learning, [order[-1].request()])
+        else:
+            drive(learning, [order[-1].request()])
+    folder.close()
+
+    class Failing(FragileDisk):
+        def sync_folder(self, path):
+            self.platter.mix()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    folder, ledger = started(Failing(platter))
+    assert ledger is None
+    folder, ledger = started(FragileDisk(platter))
+    same(ledger, offline(settings, order))  # whoever sends the second batch again is told so
+    folder.close()
+    platter.lose_power(tmp_path)
+    folder, ledger = started(FragileDisk(platter))
+    same(ledger, offline(settings, order))
+    folder.close()
 
 
 def test_the_folder_itself_is_made_to_last(tmp_path):

@@ -1,6 +1,8 @@
 """Ahead: the items of an iterator, in order, from another thread; errors in their turn."""
 
 import threading
+import time
+from itertools import islice
 
 import pytest
 
@@ -51,13 +53,36 @@ def test_an_error_comes_behind_the_items_before_it():
         next(ahead)
 
 
-def test_a_closed_one_ends_its_thread():
+@pytest.mark.parametrize("taken", [0, 1, 5])
+@pytest.mark.parametrize("pause", [0.0, 0.05])
+def test_a_closed_one_has_closed_its_items_and_ended_its_thread(taken, pause):
+    closed = []
+
     def endless():
-        while True:
-            yield 0
+        try:
+            while True:
+                time.sleep(pause)  # close comes while an item is made, or while it waits for room
+                yield 0
+        finally:
+            closed.append(threading.current_thread())
 
     ahead = Ahead(endless(), 2)
-    assert next(iter(ahead)) == 0
+    assert list(islice(ahead, taken)) == [0] * taken
     ahead.close()
+    assert not ahead.thread.is_alive()
+    assert closed == [ahead.thread]
+
+
+def test_one_that_waits_for_a_pipe_is_left_behind():
+    byte = threading.Event()
+
+    def silent():
+        byte.wait()
+        yield 0
+
+    ahead = Ahead(silent(), 2)
+    ahead.close()  # returns
+    assert ahead.thread.is_alive()
+    byte.set()
     ahead.thread.join(30.0)
     assert not ahead.thread.is_alive()

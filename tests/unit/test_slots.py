@@ -22,9 +22,12 @@ from contract.streams import (
     weights_of,
 )
 from streamlearn.catalogue import STREAMING as ALGORITHMS
+from streamlearn.catalogue import resolve
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 from streamlearn.errors import DataError, ModelError
+from streamlearn.sources import open_source
+from streamlearn.training import BadLines, Training
 
 TOP = 2**63 - 1
 every_algo = pytest.mark.parametrize("algo", ALGORITHMS)
@@ -256,3 +259,99 @@ def test_max_features_bounds_the_memory() -> None:
     assert learner.ignored == 900 + 150_000
     assert np.all(ids_of(learner.snapshot()) < 100)
     assert np.all(weights_of(learner.snapshot()) != 0.0)
+
+
+# ---- numbers that are looked up ahead ------------------------------------------------------------
+
+
+def block_of(ids: np.ndarray, rows: int) -> Block:
+    """Rows of equal length with these ids, each of them once in its row."""
+    offsets = np.linspace(0, len(ids), rows + 1).astype(np.int64)
+    labels = np.where(np.arange(rows) % 3 == 0, 1.0, -1.0)
+    return Block.from_arrays(offsets, ids, 1.0 / (1.0 + ids % 7), labels)
+
+
+def streams() -> dict[str, list[np.ndarray]]:
+    random = np.random.default_rng(5)
+    few = [random.choice(1000, 60, replace=False) for _ in range(4)]
+    wide = [np.unique(random.integers(0, 1 << 40, 3000)) for _ in range(6)]
+    full = [np.arange(k, 1_300_000, 4) for k in range(4)]
+    return {
+        "dense": few,
+        "scattered": wide,
+        "dense, then scattered": few + wide,
+        # ids up to 2.4 million, few of them; then more than half of those there are
+        "scattered, then dense again": [np.array([2_400_000]), *few, *full, *few, np.arange(9)],
+    }
+
+
+# smidas looks at every feature after each example: one stream is enough
+CASES = [(algo, name) for algo in ("averagesl", "adaptivesl") for name in streams()]
+
+
+@pytest.mark.parametrize(("algo", "name"), [*CASES, ("smidas", "dense, then scattered")])
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_numbers_looked_up_ahead_change_nothing(name, ahead, algo):
+    blocks = [block_of(ids.astype(np.int64), 4) for ids in streams()[name]]
+    alone, looking = (at_once(algo) for _ in range(2))
+    for block in blocks:
+        alone.learn(block)
+    for number, block in enumerate(blocks):
+        if number == 0:
+            for other in blocks[:ahead]:
+                looking.look_up(other)
+        elif number + ahead - 1 < len(blocks):
+            looking.look_up(blocks[number + ahead - 1])
+        looking.learn(block)
+        if number % 3 == 1:
+            looking.snapshot()
+    assert looking.state() == alone.state()
+    assert looking.snapshot() == alone.snapshot()
+
+
+def test_numbers_of_another_learner_are_not_taken():
+    wide = [block_of(np.array([i, 1 << 40, 2 << 40, 3 << 40]), 2) for i in range(5)]
+    one, other = (at_once("averagesl") for _ in range(2))
+    other.learn(block_of(np.arange(1 << 33, (1 << 33) + 64), 4))
+    alone = at_once("averagesl")
+    for block in wide:
+        alone.learn(block)
+        other.look_up(block)
+        one.learn(block)
+    assert one.state() == alone.state()
+
+
+def test_threads_that_look_ahead_while_snapshots_are_taken(tmp_path):
+    random = np.random.default_rng(6)
+    path = tmp_path / "wide.svm"
+    with path.open("w") as file:
+        for row in range(6000):
+            ids = np.unique(random.integers(0, 1 << 33, 40) >> random.integers(0, 20))
+            file.write(f"{row % 2} {' '.join(f'{i}:1' for i in ids)}\n")
+    found = []
+    for threads in (1, 2):
+        training = Training(resolve("averagesl", "logistic", {}))
+        for _ in training.run([open_source(str(path))], BadLines(), threads):
+            training.model()
+        found.append(training.to_bytes())
+    assert found[0] == found[1]
+
+
+def test_a_smoothness_chosen_by_a_share_of_the_features_is_as_good():
+    """Beyond 2^18 features costs are counted of some of them: what is chosen serves as well."""
+    random = np.random.default_rng(7)
+    learner = fresh("averagesl", "logistic", l1=1e-4)
+    truth = random.normal(size=400_000) * (random.random(400_000) < 0.01)
+    for _ in range(30):
+        rows = [np.unique(random.integers(0, 400_000, 200)) for _ in range(100)]
+        ids, offsets = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+        labels = np.sign(np.add.reduceat(truth[ids], offsets[:-1]) + 0.1)
+        learner.learn(Block.from_arrays(offsets, ids, np.ones(len(ids)), labels))
+    found = learner.snapshot()
+    assert found["seen"] > 1 << 18
+    chosen = found["certificate"]["smoothness"]
+    others = [
+        learner.snapshot(smoothness=chosen * 2.0**k)["certificate"]["objective"]
+        for k in (-2, -1, 1, 2)
+    ]
+    assert found["certificate"]["objective"] < 1.05 * min(others)

@@ -53,6 +53,8 @@ cdef inline double span(
 cdef inline void settle(const Suffix* a, SuffixSlot* slot, int64_t now, double c) noexcept nogil:
     """Bring sums and u to the time now."""
     cdef double asleep
+    if slot.last == now and now > a.start1:          # wide awake, and no bucket began
+        return
     if slot.last > a.start1:
         asleep = span(a, slot, a.start1, now, c)
         slot.S0 += asleep

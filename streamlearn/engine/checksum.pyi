@@ -1,0 +1,9 @@
+from typing_extensions import Buffer
+
+class Checksum:
+    """The checksum of bytes that come in pieces."""
+
+    def __init__(self) -> None: ...
+    def update(self, piece: Buffer) -> None: ...
+    @property
+    def value(self) -> int: ...

@@ -1,0 +1,70 @@
+"""Snapshots of many weights: in the order of their ids, their costs added exactly."""
+
+import math
+
+import numpy as np
+import pytest
+
+from streamlearn.catalogue import make_learner, resolve
+from streamlearn.engine.block import Block
+from streamlearn.engine.learner import Learner
+
+L1, L2 = 1e-6, 1e-5
+
+
+def learned(ids: np.ndarray, seed: int):
+    """A learner that has seen each id, and a tenth of them again, in rows of 50."""
+    rng = np.random.default_rng(seed)
+    seen = np.concatenate([rng.permutation(ids), rng.choice(ids, len(ids) // 10 + 1)])
+    seen = seen[: len(seen) // 50 * 50] if len(seen) > 50 else seen
+    rows = [np.unique(part) for part in np.array_split(seen, max(len(seen) // 50, 1))]
+    offsets = np.cumsum([0, *map(len, rows)])
+    values = rng.normal(size=offsets[-1]) * 10.0 ** rng.integers(-4, 4, offsets[-1])
+    labels = np.where(rng.random(len(rows)) < 0.5, 1.0, -1.0)
+    learner = make_learner(resolve("averagesl", "logistic", {"l1": L1, "l2": L2}))
+    learner.learn(Block.from_arrays(offsets, np.concatenate(rows), values, labels))
+    return learner, np.unique(np.concatenate(rows))
+
+
+@pytest.mark.parametrize("count", [1, 2, 24, 25, 26, 1000, 30_000])
+@pytest.mark.parametrize("top", [2**20 - 1, 2**24, 2**40, 2**63 - 1])
+def test_weights_come_by_rising_id(count, top):
+    rng = np.random.default_rng(count)
+    ids = np.unique(np.append(rng.integers(0, top, count - 1, endpoint=True), top))
+    learner, known = learned(ids, count)
+    snapshot = learner.snapshot(1.0)
+    found = np.frombuffer(snapshot["ids"], np.int64)
+    weights = np.frombuffer(snapshot["weights"])
+    assert len(found) == len(weights)
+    assert (np.diff(found) > 0).all()
+    assert np.isin(found, known).all()
+    assert len(found) > 0.5 * len(known)
+    # The same stream with ids that need no sorting: rank for rank the same weights under one L.
+    learner, _ = learned(np.searchsorted(ids, ids), count)
+    dense = learner.snapshot(1.0)
+    assert dense["weights"] == snapshot["weights"]
+    assert dense["certificate"] == snapshot["certificate"]
+
+
+def test_costs_are_added_exactly():
+    learner, _ = learned(np.arange(30_000), 7)
+    snapshot = learner.snapshot(1.0)
+    weights = [*np.frombuffer(snapshot["weights"])]
+    costs = [L1 * abs(w) + 0.5 * L2 * w * w for w in weights]
+    costs.append(0.5 * L2 * snapshot["bias"] * snapshot["bias"])
+    certificate = snapshot["certificate"]
+    expected = certificate["recent_loss"] + math.fsum(costs)
+    assert abs(certificate["objective"] - expected) <= 2 * math.ulp(expected)
+
+
+@pytest.mark.parametrize("c", [-1e3, -1e-300, -0.0])
+def test_a_state_with_costs_that_no_learner_has_adds_them_all_the_same(c):
+    """Of a crafted state: a sign must not lead beside the words of the sum."""
+    state = learned(np.arange(100), 3)[0].state()
+    state["scalars"]["step"]["c"] = c
+    snapshot = Learner.from_state(state).snapshot(1.0)
+    weights, bias = [*np.frombuffer(snapshot["weights"])], snapshot["bias"]
+    costs = [c * L2 * abs(w) + 0.5 * L2 * w * w for w in weights]
+    certificate = snapshot["certificate"]
+    expected = certificate["recent_loss"] + math.fsum([*costs, 0.5 * L2 * bias * bias])
+    assert certificate["objective"] == pytest.approx(expected, rel=1e-12)
