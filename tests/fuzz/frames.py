@@ -40,6 +40,7 @@ PATIENCE = 60.0
 WINDOW = 200  # unanswered at a time; fewer than a ROUTER keeps for a peer
 ROUND = 2000  # frames between two looks at everything
 ALLOWED = 32 << 20  # bytes of growth that are no leak
+GREETING, SIGNATURE = 64, b"\xff" + bytes(8) + b"\x7f\x03"  # bytes of it; how it begins
 HELD = 20  # connections kept open at a time
 ROWS = [[0, 1, 0.5, 0], [0, 0, 1, -2]]  # of the good client
 Make = Callable[[], list[bytes]]  # the parts of a message
@@ -153,11 +154,16 @@ class Frames:
         return [*empty, frame, *([frame[:20]] * random.choice((0, 0, 1, 30)))]
 
 
+def greeting_of(mechanism: bytes, minor: bytes = b"\0") -> bytes:
+    """The first bytes of a peer."""
+    words = SIGNATURE + minor + mechanism.ljust(20, b"\0")
+    return words.ljust(GREETING, b"\0")
+
+
 def greeting(random: Random) -> bytes:
-    """The first 64 bytes of a peer, now and then not quite."""
+    """The same, now and then not quite."""
     name = random.choice((b"NULL", b"NULL", b"PLAIN", b"CURVE", b"nonsense" * 2))
-    words = b"\xff" + bytes(8) + b"\x7f\x03" + random.choice((b"\0", b"\1")) + name.ljust(20, b"\0")
-    return words.ljust(64, b"\0")
+    return greeting_of(name, random.choice((b"\0", b"\1")))
 
 
 def ready(kind: bytes) -> bytes:
@@ -165,11 +171,21 @@ def ready(kind: bytes) -> bytes:
     return b"\x04" + bytes([len(body)]) + body
 
 
+def say(raw: sockets.socket, words: bytes) -> None:
+    """A greeting waits for the other side's: libzmq hangs up on a peer that says all at once."""
+    raw.sendall(words[:GREETING])
+    if words[GREETING:]:
+        left = GREETING if words.startswith(SIGNATURE) else 0
+        while left and (heard := len(raw.recv(left))):
+            left -= heard
+        raw.sendall(words[GREETING:])
+
+
 def garbage(random: Random, frames: Frames) -> bytes:
     """What a stranger might say to a port."""
     peer = greeting(random) + ready(random.choice((b"DEALER", b"PUSH", b"SUB", b"REQ", b"x" * 200)))
     frame = frames.make()[0]
-    match random.randrange(10):
+    match random.randrange(11):
         case 0:
             return b""
         case 1:
@@ -189,6 +205,9 @@ def garbage(random: Random, frames: Frames) -> bytes:
             return peer + b"\x04" + random.choice((b"\x05\x04PING", b"\x00", b"\x09\x09SUBSCRIBE"))
         case 8:
             return peer + b"\x00\x00\x00" + bytes([min(len(frame), 255)]) + frame[:255]
+        case 9:  # the end of a subscription that never began
+            words = b"\0" + random.choice((b"delta", b"snapshot", b""))
+            return greeting_of(b"NULL") + ready(b"SUB") + bytes([0, len(words)]) + words
         case _:
             return b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500)
 
@@ -344,17 +363,21 @@ class Talk:
             socket.close()
 
     def storm(self, random: Random, frames: Frames, count: int) -> None:
-        """So many strangers at the three ports: some leave at once, some stay and say no more."""
-        if not count:
-            return
-        before = self.daemon.files
+        """So many strangers at the three ports, until all of them have left."""
+        if count:
+            before = self.daemon.files
+            self.knock(random, frames, count)
+            self.settle(before)
+
+    def knock(self, random: Random, frames: Frames, count: int) -> None:
+        """Strangers: some leave at once, some stay and say no more."""
         held: deque[sockets.socket] = deque()
         try:
             for _ in range(count):
                 place = random.choice(PLACES)
                 raw = sockets.create_connection(self.daemon.address(place), timeout=PATIENCE)
-                with suppress(ConnectionError):  # it may hang up at once
-                    raw.sendall(garbage(random, frames))
+                with suppress(OSError):  # it may hang up at once
+                    say(raw, garbage(random, frames))
                 held.append(raw)
                 while held and (len(held) > HELD or random.random() < 0.5):
                     held.popleft().close()
@@ -363,13 +386,12 @@ class Talk:
         finally:
             for raw in held:
                 raw.close()
+
+    def settle(self, files: int) -> None:
+        """Wait until the daemon has seen everybody else leave, and holds so many files again."""
         deadline = time.monotonic() + PATIENCE
-        while True:  # until it has seen all of them leave
-            left, status = self.daemon.files - before, self.ask(do="status")["status"]
-            # Too many may be counted: libzmq passes on each of two subscriptions of a peer to one
-            # topic, but only one leaving. Too few would let those who are there wait in vain.
-            if status["subscribers"] < 1:
-                raise Wrong(f"{status['subscribers']} subscribers are counted where there is one")
+        while True:
+            left, status = self.daemon.files - files, self.ask(do="status")["status"]
             figures = status["requests"] - self.sent - self.asked, status["lost_replies"]
             if figures[0] < self.strangers:
                 raise Wrong(f"{self.strangers - figures[0]} requests were not counted")
@@ -379,7 +401,7 @@ class Talk:
             self.strangers, self.lost = figures
             self.ask(do="learn", text=b"")
             if time.monotonic() > deadline:
-                raise Wrong(f"behind {count} strangers {left} files stay open")
+                raise Wrong(f"behind strangers {left} files stay open")
 
     def visit(self, random: Random, frames: Frames, place: str) -> None:
         """A peer of the right kind that says the wrong things and leaves."""

@@ -15,7 +15,10 @@ from fuzz.frames import FLAGS, Frames, Talk, besieged, requests, started
 from fuzz.hunt import hunt, inputs
 from fuzz.lines import Lines
 from fuzz.mutation import Wrong, mutated, tokens_of
+from fuzz.patience import measured
+from fuzz.strangers import KINDS, guarded, turned_away
 from streamlearn import wire
+from streamlearn.keys import read_secret
 
 # ---- the short forms -----------------------------------------------------------------------------
 
@@ -44,6 +47,20 @@ def test_mutated_frames_and_strangers_leave_a_daemon_as_it_was():
     assert bag.fates["ok"] > 100
     assert bag.fates["BAD_REQUEST"] > 1000
     assert growth < 32 << 20
+
+
+def test_a_good_client_is_measured_beside_every_kind_of_flood():
+    waits = measured(300, seed=15)
+    for found in (waits.alone, waits.small, waits.whole, waits.hostile):
+        assert found
+        assert min(found) > 0.0
+    assert f"{waits.times(waits.whole):.2f} times" in str(waits)
+
+
+def test_keys_that_are_not_on_the_list_open_no_door():
+    bag = turned_away(16)
+    assert [v.what for v in bag.violations] == []
+    assert bag.fates == dict.fromkeys(KINDS, 4)
 
 
 # ---- a hunt that can fail ------------------------------------------------------------------------
@@ -122,6 +139,23 @@ def test_a_fault_in_the_log_is_noticed(talk):
         talk.look()
 
 
+def test_a_stranger_that_comes_in_is_noticed(monkeypatch):
+    with guarded() as doors:
+        doors.keys.add("friend", ["learn"], doors.secrets / "friend")
+        doors.reload(2)
+        pair = read_secret(doors.secrets / "friend")
+        monkeypatch.setattr("fuzz.strangers.new_pair", lambda: pair)
+        with pytest.raises(Wrong, match="a key that nobody knows came in"):
+            doors.knock(2, 0)
+
+
+def test_a_word_of_a_stranger_that_is_heard_is_noticed():
+    with guarded() as doors:
+        doors.known -= 1
+        with pytest.raises(Wrong, match="requests where"):
+            doors.knock(2, 0)
+
+
 def test_a_daemon_that_ends_is_noticed_and_the_frame_found():
     """A whole request to shut down is the one frame that the hunt must not send."""
     frames, bomb = Frames(1), [wire.pack({"v": 1, "id": 1, "do": "shutdown"})]
@@ -172,8 +206,11 @@ def fuzz(root, folder, code, *args):
 
 
 def test_the_tool_says_one_line_a_part(root, tmp_path):
-    lines = fuzz(root, tmp_path, 0, "--count", 400, "--seed", 3).stdout.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["lines", "numbers", "frames", "models"]
+    flags = ("--count", 400, "--connections", 8, "--seed", 3)
+    lines = fuzz(root, tmp_path, 0, *flags).stdout.splitlines()
+    parts = ["lines", "numbers", "frames", "models", "strangers"]
+    assert [line.split(":")[0] for line in lines] == parts
+    assert "a good client's p99" in lines[2]
     assert all(line.endswith(" 0 violations") for line in lines)
     assert list(tmp_path.iterdir()) == []
 
