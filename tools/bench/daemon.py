@@ -3,6 +3,7 @@
     batches   learning over ZeroMQ in 64 kB text batches, against `fit` from the same file
     feed      one example a message, against a bare loop that only receives; VW's daemon if there
     predict   round trip of one example while learning runs flat out, against a bare echo
+    durability  1 MB batches with every ack synced, against none; recovery of what kill -9 left
 
 Every part is repeated, the sides taking turns; medians and extremes are printed.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -34,22 +36,30 @@ ANYWHERE = "tcp://127.0.0.1:*"
 STREAMLEARN = [sys.executable, "-P", "-m", "streamlearn"]
 
 
-@contextmanager
-def daemon(*flags: str) -> Iterator[dict[str, str]]:
-    """A daemon of our own; its endpoints by name."""
+def begun(*flags: str) -> tuple[subprocess.Popen[str], dict[str, str], str]:
+    """A daemon of our own that listens; its endpoints by name, and what it said until then."""
     words = ["--bind", ANYWHERE, "--bind-feed", ANYWHERE, "--bind-publish", ANYWHERE]
     process = subprocess.Popen(
         [*STREAMLEARN, "serve", *words, *flags], stderr=subprocess.PIPE, text=True
     )
     places: dict[str, str] = {}
+    said = ""
     while len(places) < 3:
         line = process.stderr.readline()
         if not line:
-            raise SystemExit("the daemon did not start")
+            raise SystemExit(f"the daemon did not start: {said}")
+        said += line
         for name in ("requests", "feed", "publish"):
             if f" {name} on " in line:
                 places[name] = line.split(" on ")[1].split()[0]
     threading.Thread(target=process.stderr.read, daemon=True).start()
+    return process, places, said
+
+
+@contextmanager
+def daemon(*flags: str) -> Iterator[dict[str, str]]:
+    """One that is stopped in the end."""
+    process, places, _ = begun(*flags)
     try:
         yield places
     finally:
@@ -265,7 +275,66 @@ def predict(folder: Path, repeats: int, algo: str) -> dict[str, float]:
     return found
 
 
-PARTS = {"batches": batches, "feed": feed, "predict": predict}
+# ---- durability ----------------------------------------------------------------------------------
+
+
+def durability(folder: Path, repeats: int, algo: str) -> dict[str, float]:
+    """What a killed daemon left is replayed by a command, then recovered by the next daemon."""
+    path = rcv1_like(folder)
+    text, journal = path.stat().st_size / 1e6, 0.0
+    speeds: dict[str, list[float]] = {"always": [], "none": [], "replay": [],
+                                     "start": [], "recovery": []}  # fmt: skip
+    for _ in range(repeats):
+        for policy in ("none", "always"):
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                # No checkpoint comes between: all of the file is in the journal when it is killed.
+                flags = ("--algo", algo, "--state", place, "--durability", policy,
+                         "--checkpoint-every", "0", "--journal-bytes", "4G")  # fmt: skip
+                process, places, _ = begun(*flags)
+                try:
+                    speeds[policy].append(text / seconds(
+                        [*STREAMLEARN, "send", "--batch", "1M", "--progress", "none",
+                         "--connect", places["requests"], str(path)]
+                    ))  # fmt: skip
+                    with Client(places["requests"]) as c:
+                        t = c.status()["t"]
+                finally:
+                    process.kill()
+                    process.wait()
+                if policy == "always":
+                    journal = sum(file.stat().st_size for file in Path(place).glob("*.slj")) / 1e6
+                    speeds["replay"].append(journal / seconds(
+                        [*STREAMLEARN, "replay", place, "-o", str(folder / "m.sl")]
+                    ))  # fmt: skip
+                    begin = time.perf_counter()
+                    process, places, said = begun(*flags)
+                    speeds["start"].append(journal / (time.perf_counter() - begin))
+                    own = re.search(r"recovered .* of journal in ([\d.]+) s", said)
+                    speeds["recovery"].append(journal / max(float(own[1]), 0.01))
+                    with Client(places["requests"]) as c:
+                        assert c.status()["t"] == t > 0
+                    process.kill()
+                    process.wait()
+    middle = {name: statistics.median(found) for name, found in speeds.items()}
+    found = {"durability_always": middle["always"] / middle["none"]}
+    found |= {f"durability_{name}": middle[name] for name in ("recovery", "replay", "start")}
+    pairs = [a / n for a, n in zip(speeds["always"], speeds["none"], strict=True)]
+    shown = {name: f"{statistics.median(x):.0f} ({min(x):.0f} to {max(x):.0f}) MB/s"
+             for name, x in speeds.items()}  # fmt: skip
+    print(f"durability {algo}: {text:.0f} MB: always {shown['always']}, none {shown['none']}")
+    print(
+        f"durability {algo}: always is {100 * found['durability_always']:.0f} % of none "
+        f"({100 * min(pairs):.0f} to {100 * max(pairs):.0f} from pair to pair)"
+    )
+    print(
+        f"durability {algo}: recovery of {journal:.0f} MB of journal: {shown['recovery']}; with "
+        f"the start of Python, `replay` {shown['replay']}, `serve` until it listens and has "
+        f"written a checkpoint {shown['start']}"
+    )
+    return found
+
+
+PARTS = {"batches": batches, "feed": feed, "predict": predict, "durability": durability}
 
 
 def main() -> None:

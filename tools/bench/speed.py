@@ -1,234 +1,193 @@
 """Us and the peers on the same files, in one run: the sides take turns, medians and ratios count.
 
-    rcv1     200,000 rows, 47,236 ids with Zipf frequencies, 73 non-zeros a row: 225 MB
-    wide     100,000 rows, 16.6 million ids, 100 non-zeros a row, heavy-tailed
-    dense    50,000 rows of 1,000 values, regression
+    rcv1        200,000 rows, 47,236 ids with Zipf frequencies, 73 non-zeros a row: 225 MB
+    wide        100,000 rows, 16.6 million ids, 100 non-zeros a row, heavy-tailed
+    dense       50,000 rows of 1,000 values, regression
+    real        files of the folder DATA (default: ../shared/data), if it is there
+    callgrind   instructions a feature, on short cuts of the first three
 
-Wall and processor time and peak memory are those of the whole command, start-up included. Peers
-that are not installed are left out and named: vowpalwabbit, scikit-learn, river from PyPI;
-liblinear-train from the path. --json keeps the figures; --plot draws bars; `compare A B` shows two
-runs side by side.
+Nothing named is all of them. Wall and processor time and peak memory are those of the whole
+command, start-up included; but "learn only" is the time of learning alone, from parsed blocks in
+memory. Peers that are not installed are left out and named: vowpalwabbit, scikit-learn and river
+from PyPI; liblinear-train from the path. At the end every goal is shown, met or MISSED.
+
+For figures that count, let nothing else run, and give two cores:
+
+    sh tools/bench/run --folder DATA --json now.json --plot now.png
+
+That takes about a quarter of an hour. In pieces, with the goals shown from all of them:
+
+    sh tools/bench/run rcv1 --folder DATA --json rcv1.json        --side narrows it further
+    sh tools/bench/run wide --folder DATA --json wide.json
+    sh tools/bench/run goals rcv1.json wide.json
+
+Did a change pay? Times are told from noise by the spread of both runs; instructions, which hardly
+move, are flagged beyond 1 %:
+
+    sh tools/bench/run compare before.json now.json
+
+--quick is a trial of all this on small files; its figures are those of starting Python.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
-import shutil
-import statistics
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from workloads import dense, rcv1_like, vw_form, wide
+from callgrind import count, show_instructions
+from comparing import compare
+from goals import show_goals
+from measuring import floor, middle, take_turns
+from sides import HERE, PYTHON, Work, missing, sides, versions
 
-PYTHON = [sys.executable, "-P"]  # what is installed, not the sources in the folder we are in
-STREAMLEARN = [*PYTHON, "-m", "streamlearn"]
-QUIET = ["--progress", "none", "-o", os.devnull]
-
-PARSE = """
-import sys
-from streamlearn.engine.block import Block
-from streamlearn.engine.libsvm import Parser
-from streamlearn.sources import open_source
-from streamlearn.training import BadLines, parse
-for block in parse(open_source(sys.argv[1]), Parser("any"), BadLines(), Block()):
-    pass
-"""
-SKLEARN = """
-import sys
-from sklearn.datasets import load_svmlight_file
-from sklearn.linear_model import SGDClassifier, SGDRegressor
-X, y = load_svmlight_file(sys.argv[1])
-X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")  # it takes no others
-kind = SGDRegressor if sys.argv[2] == "squared" else SGDClassifier
-loss = "squared_error" if sys.argv[2] == "squared" else "log_loss"
-kind(loss=loss, penalty="l1", alpha=1e-5, max_iter=1, tol=None, shuffle=False).fit(X, y)
-"""
-RIVER = """
-import itertools, sys
-from river import linear_model, optim
-model = linear_model.LogisticRegression(optim.FTRLProximal(l1=1.0))
-for line in itertools.islice(open(sys.argv[1]), int(sys.argv[2])):
-    label, *items = line.split()
-    x = {k: float(v) for k, v in (item.split(":") for item in items)}
-    model.learn_one(x, float(label) > 0)
-"""
-RIVER_ROWS = 2000
+MADE = ("rcv1", "wide", "dense")
+PARTS = (*MADE, "real", "callgrind")
+REAL = ("imdb_bow", "spamassassin", "a9a")
+QUICK = {"rows": 2000, "repeats": 2}
+LONGER = 5  # times, for a stream whose memory must not grow
 
 
-@dataclass
-class Side:
-    """One command on one file."""
-
-    name: str
-    words: list[str]
-    scale: float = 1.0  # to the whole file, for one that saw a part of it
-
-
-@dataclass
-class Run:
-    """What a command took."""
-
-    wall: float
-    cpu: float
-    memory: int  # bytes
+def make(what: str, folder: Path, rows: int | None, times: int = 1) -> Work:
+    """A file and its facts, made in a process that may be large."""
+    words = [*PYTHON, str(HERE / "workloads.py"), what, str(folder), "--times", str(times)]
+    words += ["--rows", str(rows)] if rows else []
+    made = subprocess.run(words, check=True, stdout=subprocess.PIPE)
+    return Work(name=Path(what).name.partition(".")[0], **json.loads(made.stdout))
 
 
-def timed(words: list[str]) -> Run:
-    begin = time.perf_counter()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    complaint = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - begin
-    if status:
-        raise SystemExit(f"{' '.join(words)[:200]}: {complaint.decode()[-500:]}")
-    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+def real_files() -> list[str]:
+    folder = Path(os.environ.get("DATA", HERE.parents[2] / "shared" / "data"))
+    found = [folder / f"{name}.train.svm.gz" for name in REAL]
+    return [str(path) for path in found if path.exists()]
 
 
-def sides(path: Path, loss: str, wide_ids: bool, rows: int) -> list[Side]:
-    """Everybody who can take part."""
-    fit = [*STREAMLEARN, "fit", "--loss", loss, *QUIET]
-    found = [
-        Side("parse only", [*PYTHON, "-c", PARSE, str(path)]),
-        Side("averagesl", [*fit, "--algo", "averagesl", str(path)]),
-        Side("adaptivesl", [*fit, "--algo", "adaptivesl", str(path)]),
-        Side("averagesl, 1 thread", [*fit, "--algo", "averagesl", "--threads", "1", str(path)]),
-        Side("adaptivesl, 1 thread", [*fit, "--algo", "adaptivesl", "--threads", "1", str(path)]),
-        Side("wc -l", ["wc", "-l", str(path)]),
-    ]
-    if importlib.util.find_spec("vowpalwabbit"):
-        vw = [*PYTHON, "-m", "vowpalwabbit", "--quiet", "-b", "24" if wide_ids else "18", "-d",
-              str(vw_form(path))]  # fmt: skip
-        kind = ["--loss_function", "logistic"] if loss == "logistic" else []
-        found += [Side("VW --ftrl", [*vw, "--ftrl", *kind]), Side("VW", [*vw, *kind])]
-    if importlib.util.find_spec("sklearn"):
-        found.append(Side("scikit-learn", [*PYTHON, "-c", SKLEARN, str(path), loss]))
-    if importlib.util.find_spec("river") and loss == "logistic":
-        words = [*PYTHON, "-c", RIVER, str(path), str(RIVER_ROWS)]
-        found.append(Side("river (a part)", words, rows / RIVER_ROWS))
-    if shutil.which("liblinear-train") and loss == "logistic":
-        words = ["liblinear-train", "-q", "-s", "6", str(path), os.devnull]
-        found.append(Side("liblinear -s 6", words))
-    return found
-
-
-WORKLOADS: dict[str, tuple[Callable[[Path], Path], str, bool, int]] = {
-    "rcv1": (rcv1_like, "logistic", False, 200_000),
-    "wide": (wide, "logistic", True, 100_000),
-    "dense": (dense, "squared", False, 50_000),
-}
-
-
-def measure(name: str, folder: Path, repeats: int) -> dict[str, Any]:
-    """Every side `repeats` times, taking turns; slow peers once."""
-    make, loss, wide_ids, rows = WORKLOADS[name]
-    path = make(folder)
-    runs: dict[str, list[Run]] = {}
-    scales = {}
-    for number in range(repeats):
-        for side in sides(path, loss, wide_ids, rows):
-            before = runs.setdefault(side.name, [])
-            scales[side.name] = side.scale
-            if number and before[0].wall > 20.0:
-                continue
-            before.append(timed(side.words))
-    figures = {
-        side: {
-            "wall": statistics.median(run.wall for run in taken) * scales[side],
-            "fastest": min(run.wall for run in taken) * scales[side],
-            "slowest": max(run.wall for run in taken) * scales[side],
-            "cpu": statistics.median(run.cpu for run in taken) * scales[side],
-            "memory": max(run.memory for run in taken),
-            "runs": len(taken),
-        }
-        for side, taken in runs.items()
+def machine() -> dict[str, Any]:
+    names = {
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
     }
-    return {"bytes": path.stat().st_size, "sides": figures}
+    return {"processor": ", ".join(sorted(names)), "cores": len(os.sched_getaffinity(0))}
+
+
+def measure(work: Work, args: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        taking = [
+            side
+            for side in sides(work, Path(scratch))
+            if not args.side or any(fnmatch(side.name, pattern) for pattern in args.side)
+        ]
+        figures = take_turns(taking, args.repeats, args.patience, args.limit)
+    return {
+        "bytes": work.bytes, "rows": work.rows, "features": work.features, "width": work.width,
+        "sides": figures,
+    }  # fmt: skip
 
 
 def show(name: str, found: dict[str, Any]) -> None:
-    base = found["sides"]["averagesl"]["wall"]
-    print(f"\n{name}: {found['bytes'] / 1e6:.0f} MB")
-    head = ("wall s", "(from", "to)", "cpu s", "MB/s", "MB", "times")
-    print(f"{'':<22} " + " ".join(f"{word:>8}" for word in head))
+    """A line for each side; the ratios are to averagesl, so more is slower than it."""
+    base = middle(found["sides"]["averagesl"]) if "averagesl" in found["sides"] else None
+    print(f"\n{name}: {found['bytes'] / 1e6:.0f} MB, {found['features'] / 1e6:.1f} M features")
+    head = ("wall s", "(from", "to)", "cpu s", "MB/s", "ns/feat", "peak MB", "times", "runs")
+    print(f"{'':<28} " + " ".join(f"{word:>8}" for word in head))
     for side, of in found["sides"].items():
+        wall, peak = middle(of), max(of["memory"])
+        longer = LONGER if "longer file" in side else 1
+        small = "<" if peak <= 1.02 * found["floor"] else ""
+        seconds = f"{'' if of['ended'] else '>'}{wall:.3f}"
         print(
-            f"{side:<22} {of['wall']:>8.2f} {of['fastest']:>8.2f} {of['slowest']:>8.2f} "
-            f"{of['cpu']:>8.2f} {found['bytes'] / 1e6 / of['wall']:>8.0f} "
-            f"{of['memory'] / 1e6:>8.0f} {of['wall'] / base:>8.2f}"
+            f"{side:<28} {seconds:>8} {min(of['wall']):>8.3f} {max(of['wall']):>8.3f} "
+            f"{middle(of, 'cpu'):>8.3f} {longer * found['bytes'] / 1e6 / wall:>8.0f} "
+            f"{1e9 * wall / found['features'] / longer:>8.1f} {small + f'{peak / 1e6:.0f}':>8} "
+            f"{f'{wall / base:.2f}' if base else '':>8} {len(of['wall']):>8}",
+            flush=True,
         )
 
 
-def compare(old: Path, new: Path) -> None:
-    """Two saved runs: the change, and whether it is beyond the spread of either."""
-    a, b = json.loads(old.read_text()), json.loads(new.read_text())
-    for name in a.keys() & b.keys():
-        for side in a[name]["sides"].keys() & b[name]["sides"].keys():
-            x, y = a[name]["sides"][side], b[name]["sides"][side]
-            apart = x["slowest"] < y["fastest"] or y["slowest"] < x["fastest"]
-            noise = "" if apart else " (within the noise)"
-            print(
-                f"{name:<8} {side:<22} {x['wall']:.2f} -> {y['wall']:.2f} s, "
-                f"{y['wall'] / x['wall']:.2f} times{noise}"
+def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    parts = args.parts or PARTS
+    rows = QUICK["rows"] if args.quick else None
+    found: dict[str, Any] = {"machine": machine(), "works": {}, "callgrind": {}}
+    names = [name for name in MADE if name in parts]
+    wanted = [(name, LONGER if name == "rcv1" else 1) for name in names]
+    wanted += [(path, 1) for path in real_files() if "real" in parts]
+    for what, times in wanted:
+        work = make(what, folder, rows, times)
+        of = found["works"][work.name] = measure(work, args)
+        of["floor"] = floor()
+        show(work.name, of)
+    if "callgrind" in parts:
+        with tempfile.TemporaryDirectory() as scratch:
+            found["callgrind"] = count(
+                names or list(MADE), lambda name, rows: make(name, folder, rows), Path(scratch)
             )
+        show_instructions(found["callgrind"])
+    found["versions"] = versions()  # asked late: it makes us larger, and so all that we start
+    print(f"\n{found['machine']} {found['versions']}")
+    gone = missing() + (["real files (set DATA)"] if "real" in parts and not real_files() else [])
+    if gone:
+        print(f"not here: {', '.join(gone)}")
+    return found
 
 
-def plot(found: dict[str, Any], path: str) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(found), figsize=(6 * len(found), 4), squeeze=False)
-    for axis, (name, of) in zip(axes[0], found.items(), strict=True):
-        named = [(side, f["wall"]) for side, f in of["sides"].items() if side != "wc -l"]
-        named.sort(key=lambda pair: -pair[1])
-        ours = ("averagesl", "adaptivesl", "parse only")
-        colours = ["tab:blue" if side.startswith(ours) else "tab:grey" for side, _ in named]
-        axis.barh([side for side, _ in named], [wall for _, wall in named], color=colours)
-        axis.set_xscale("log")
-        axis.set_xlabel("seconds")
-        axis.set_title(f"{name}, {of['bytes'] / 1e6:.0f} MB")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+def joined(paths: list[Path]) -> dict[str, Any]:
+    """The files of several saved runs; sides that come twice are those of the later run."""
+    works: dict[str, Any] = {}
+    for path in paths:
+        for name, of in json.loads(path.read_text())["works"].items():
+            works.setdefault(name, {**of, "sides": {}})["sides"].update(of["sides"])
+    return works
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("work", nargs="*", help=f"{', '.join(WORKLOADS)} (default: all)")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "parts", nargs="*", help=f"{', '.join(PARTS)}; or compare A B; or goals A [B ...]"
+    )
+    parser.add_argument("--repeats", type=int, help="default: 5")
+    parser.add_argument(
+        "--patience", type=float, default=20.0, metavar="S",
+        help="a side that took longer than this runs once (default: 20 seconds)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=float, default=120.0, metavar="S",
+        help="one that is not done by then is stopped, and shown with > (default: 120 seconds)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--side", action="append", metavar="NAME", help="only these; * stands for anything"
+    )
     parser.add_argument("--folder", type=Path, help="keeps the data files (default: a new one)")
     parser.add_argument("--json", type=Path, help="save the figures")
     parser.add_argument("--plot", metavar="PNG", help="draw bars")
+    parser.add_argument("--quick", action="store_true", help="small files, two repeats: a trial")
     args = parser.parse_args()
-    if args.work[:1] == ["compare"]:
-        compare(*map(Path, args.work[1:]))
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = args.folder or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        found = {}
-        for name in args.work or WORKLOADS:
-            found[name] = measure(name, folder, args.repeats)
-            show(name, found[name])
-    missing = [m for m in ("vowpalwabbit", "sklearn", "river") if not importlib.util.find_spec(m)]
-    missing += [] if shutil.which("liblinear-train") else ["liblinear-train"]
-    if missing:
-        print(f"\nnot here: {', '.join(missing)}")
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
-    if args.plot:
-        plot(found, args.plot)
+    args.repeats = args.repeats or (QUICK["repeats"] if args.quick else 5)
+    verb, rest = (args.parts or [""])[0], list(map(Path, args.parts[1:]))
+    if verb == "compare" and len(rest) == 2:
+        compare(*rest)
+    elif verb == "goals" and rest:
+        show_goals(joined(rest))
+    elif unknown := set(args.parts) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: expected {', '.join(PARTS)}")
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            found = run(args, args.folder or Path(scratch))
+        if found["works"]:
+            show_goals(found["works"])
+        if args.json:
+            args.json.write_text(json.dumps(found, indent=1) + "\n")
+        if args.plot and found["works"]:
+            from picture import draw  # large, so only now
+
+            draw(found["works"], args.plot)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,19 @@
-"""Seeded data for the benchmarks: made once in a folder, found there afterwards. No network."""
+"""Seeded data for the benchmarks: made once in a folder, found there afterwards. No network.
+
+As a command it makes one file, also as Vowpal Wabbit reads it, and prints what is in it, as JSON:
+who measures memory must stay small, and numpy is not.
+"""
 
 from __future__ import annotations
 
+import argparse
+import gzip
+import json
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 
@@ -11,12 +21,11 @@ BLOCK = 2000  # rows made at a time
 
 
 def made(path: Path, blocks: Iterator[str]) -> Path:
-    """Write a file unless it is there; a broken-off one is not taken for it."""
+    """Write a file unless it is there; a broken-off one, or another's, is not taken for it."""
     if not path.exists():
-        draft = path.with_suffix(".part")
-        with draft.open("w") as file:
+        with NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
             file.writelines(blocks)
-        draft.replace(path)
+        Path(file.name).replace(path)
     return path
 
 
@@ -109,3 +118,62 @@ def dense_blocks(rows: int) -> Iterator[str]:
             f"{label:.4f} {' '.join(f'{i}:{v:.4f}' for i, v in enumerate(row, 1))}\n"
             for label, row in zip(y.tolist(), X.tolist(), strict=True)
         )
+
+
+def repeated(path: Path, times: int) -> Path:
+    """A file so many times as long, with the same rows again and again."""
+
+    def blocks() -> Iterator[str]:
+        for _ in range(times):
+            with path.open() as file:
+                while piece := file.read(1 << 24):
+                    yield piece
+
+    return made(path.with_name(f"{path.stem}-times-{times}.svm"), blocks())
+
+
+def unpacked(folder: Path, packed: Path) -> Path:
+    """A real file without its compression, which not all peers read."""
+    path = folder / f"real-{packed.name.removesuffix('.gz')}"
+    if not path.exists():
+        with gzip.open(packed) as source, NamedTemporaryFile(dir=folder, delete=False) as file:
+            shutil.copyfileobj(source, file)
+        Path(file.name).replace(path)
+    return path
+
+
+def contents(path: Path) -> dict[str, int]:
+    """Rows, features and the largest id of a file whose ids rise in every row."""
+    rows = features = width = 0
+    with path.open("rb") as file:
+        for line in file:
+            rows += 1
+            features += line.count(b":")
+            _, _, last = line.rstrip().rpartition(b" ")
+            if b":" in last:
+                width = max(width, int(last.partition(b":")[0]))
+    return {"rows": rows, "features": features, "width": width, "bytes": path.stat().st_size}
+
+
+MAKERS = {"rcv1": rcv1_like, "wide": wide, "dense": dense}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", help=f"{', '.join(MAKERS)}, or a real file, compressed by gzip")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, help="another length than the usual one")
+    parser.add_argument("--times", type=int, default=1, help="a file of the same rows repeated too")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    if make := MAKERS.get(args.what):
+        path = make(args.folder, args.rows) if args.rows else make(args.folder)
+    else:
+        path = unpacked(args.folder, Path(args.what))
+    long = repeated(path, args.times) if args.times > 1 else path
+    found = {"path": str(path), "vw": str(vw_form(path)), "long": str(long)}
+    json.dump({**found, **contents(path)}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
