@@ -1,0 +1,1 @@
+"""The papers' experiments, repeated with streamlearn itself. `sh tools/reproduce/run --help`."""
