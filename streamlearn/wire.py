@@ -6,6 +6,7 @@ daemon/PROTOCOL.md describes every message; tests/golden holds the frames of thi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgpack
@@ -15,6 +16,7 @@ from streamlearn.errors import StreamlearnError
 OLDEST, NEWEST = 1, 1  # versions of the protocol that are spoken
 MAX_FEED = 1 << 20  # bytes of a message of the feed; of a peer that sends more no more is heard
 MAX_MESSAGE = 16 << 20  # bytes of a request, unless --max-message says otherwise
+HEAD = 4096  # bytes of a request in which the key of its text is looked for
 REMEMBERED = 64  # acks kept for each client: its largest window of unanswered batches
 
 # What `predict` can be asked for, and the key of its answer.
@@ -63,6 +65,26 @@ def pack_text(body: dict[str, Any]) -> bytes:
     width = 1 if size < 1 << 8 else 2 if size < 1 << 16 else 4
     kind = {1: b"\xc4", 2: b"\xc5", 4: b"\xc6"}[width]
     return b"".join((head[:-2], kind, size.to_bytes(width, "big"), text))
+
+
+def unpack_request(data: memoryview) -> dict[str, Any]:
+    """The map of a request. A long text that comes last, as `pack_text` puts it, is not copied.
+
+    A map without its last value is read as it is with it; where what looks like the key of that
+    value is something else, the map is read as a whole.
+    """
+    head = bytes(data[:HEAD]) if len(data) > HEAD else b""
+    key = head.find(b"\xa4text", 1)
+    width = {0xC5: 2, 0xC6: 4}.get(head[key + 5]) if 0 < key < HEAD - 10 else None
+    if width:
+        start = key + 6 + width
+        if start + int.from_bytes(head[key + 6 : start], "big") == len(data):
+            with suppress(Refusal):
+                body = unpack(head[:key] + b"\xa4text\xc4\x00")
+                if next(reversed(body)) == "text":
+                    body["text"] = data[start:]
+                    return body
+    return unpack(data)
 
 
 def plain(value: Any) -> Any:

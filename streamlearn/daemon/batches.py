@@ -78,9 +78,11 @@ def rows_of(request: Mapping[str, Any], parser: Parser, block: Block) -> Rows:
     return rows
 
 
-def from_text(text: bytes, parser: Parser, rows: Rows, name: str, before: int) -> None:
-    if not text.endswith(b"\n"):
-        text += b"\n"
+def from_text(
+    text: bytes | memoryview, parser: Parser, rows: Rows, name: str, before: int
+) -> None:
+    if text[-1:] != b"\n":
+        text = bytes(text) + b"\n"
     parser.start_file(before)
     blank, stop, block = parser.blank, len(text), rows.block
     start = parser.parse(text, 0, stop, block, append=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Reply = dict[str, Any] | None
 NUMBER = (int, float)
-BATCH = {"text": bytes, "rows": dict, "name": str, "line": int}
+BATCH = {"text": (bytes, memoryview), "rows": dict, "name": str, "line": int}
 LARGEST = 1 << 63
 OPTIONS = {"evidence": NUMBER, "smoothness": NUMBER, "max_nonzeros": int}
 

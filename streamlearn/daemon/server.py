@@ -313,7 +313,7 @@ class Server:
                     f"{len(body):,d} bytes; the limit is {self.max_message:,d}: send smaller "
                     "batches, or raise --max-message",
                 )
-            request = wire.unpack(body)
+            request = wire.unpack_request(body)
             number = request.get("id")
             if not (number is None or type(number) is int or is_short(number)):
                 number = None
