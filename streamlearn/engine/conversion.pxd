@@ -36,7 +36,7 @@ cdef class Conversion:
     cdef bint grows                  # row weights are newest - age, else 1
     cdef double newest
     cdef double total                # sum of all row weights
-    cdef int64_t t                   # examples learned, for messages
+    cdef int64_t t                   # examples learned
     cdef double cut                  # only coordinates stronger than this are kept
 
     cdef double weight(self, const Reading* reading, bint penalised, double smoothness,

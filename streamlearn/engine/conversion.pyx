@@ -9,7 +9,7 @@ from streamlearn.engine cimport exact
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.block cimport Block
 from streamlearn.engine.loss cimport Loss
-from streamlearn.engine.recent cimport Recent
+from streamlearn.engine.recent cimport Recent, newest_kept
 from streamlearn.engine.slots cimport Slots, find, id_of, spread, touched
 from streamlearn.engine.sorting cimport sort_columns
 
@@ -175,15 +175,15 @@ cdef class Conversion:
     cdef double recent_gradient(self, Recent recent, Slots sums, double* bias) except -1.0:
         """sum of a_t g_t over the recent rows of the averaged gradient; returns sum of a_t."""
         cdef Block block
-        cdef int64_t row, k, age, count = len(recent)
+        cdef int64_t row, k, age, number = self.t + 1
         cdef double a, weight = 0.0
         bias[0] = 0.0
-        for block in (recent.old, recent.young):
+        for block in (recent.young, recent.old):
             sums.reserve(block.ids, block.features, block.max_id, NULL)
             with nogil:
-                for row in range(recent.first(block), block.rows):
-                    count -= 1
-                    age = count
+                for row in range(block.rows - 1, recent.first(block) - 1, -1):
+                    number = newest_kept(number - 1)
+                    age = self.t - number
                     if age < self.from_age or age >= self.to_age:
                         continue
                     a = self.newest - age if self.grows else 1.0

@@ -290,7 +290,7 @@ cdef class Learner:
             rows.stop, reached = reached, rows.stop
         elif self.two_phases:
             self.second.frozen.t += reached - rows.first
-        self.recent.push(block, rows.first, reached, rows.slopes)    # those that are averaged
+        self.recent.push(block, rows.first, reached, rows.slopes, before)  # those that are averaged
         self.heard += reached - rows.first
         if second < rows.stop:
             self.broken = Divergence(
@@ -378,7 +378,8 @@ cdef class Learner:
             c.converts = False             # its gradient is in a metric of its own
         c.cut = 0.0
         # Which recent rows are in the averaged gradient, by age, and how much they weigh in it.
-        c.from_age, c.to_age = 0, self.time()
+        c.t = self.time()
+        c.from_age, c.to_age = 0, c.t
         c.newest = 1.0
         c.total = c.to_age
         if second:
@@ -453,7 +454,6 @@ cdef class Learner:
                 if self.spec["evidence"] == 0.0:
                     raise UsageError("a state learned with evidence 0 has no path; learn with more")
                 c.cut = evidence / self.spec["evidence"]
-        c.t = self.time()
         return c
 
     cdef dict solved(self, Conversion c):

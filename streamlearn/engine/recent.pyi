@@ -1,7 +1,10 @@
 from collections.abc import Sequence
 
 class Recent:
-    """The last examples learned, about a thousand, fewer when they are very long."""
+    """The last examples learned, about a thousand, fewer when they are very long.
+
+    Of a long stream it is a thousand of the last sixteen thousand.
+    """
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...

@@ -58,7 +58,9 @@ class Stream:
         return np.ones(len(self)) if self.importance is None else self.importance
 
     def cut(self, first: int, stop: int | None = None) -> "Stream":
-        rows = slice(first, stop)
+        return self.rows(slice(first, stop))
+
+    def rows(self, rows: slice | np.ndarray) -> "Stream":
         importance = None if self.importance is None else self.importance[rows]
         return Stream(self.X[rows], self.y[rows], importance)
 

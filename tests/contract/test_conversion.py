@@ -270,8 +270,16 @@ def test_violation_of_adaptivesl_is_that_of_its_sums(loss: str, request_: dict[s
     assert snapshot["certificate"]["violation"] == pytest.approx(expected, rel=1e-9)
 
 
+def is_recent(length: int) -> np.ndarray:
+    """Which rows are: the last thousand, or of a long stream one in 2, 4, 8 or 16 of the last."""
+    number = np.arange(1, length + 1)
+    stride = 2 ** np.clip(np.floor(np.log2(number)).astype(int) - 13, 0, 4)
+    kept = np.flatnonzero(number % stride == 0)[-RECENT:]
+    return np.isin(np.arange(length), kept)
+
+
 def recent(stream: Stream) -> Stream:
-    return stream.cut(max(len(stream) - RECENT, 0))
+    return stream.rows(is_recent(len(stream)))
 
 
 def mean_loss(loss: str, stream: Stream, w: np.ndarray) -> float:
@@ -282,7 +290,7 @@ def mean_loss(loss: str, stream: Stream, w: np.ndarray) -> float:
 
 
 @every_pair
-@pytest.mark.parametrize("length", [40, 150, 1003, 2500])
+@pytest.mark.parametrize("length", [40, 150, 1003, 2500, 17_001])
 def test_objective_is_that_of_the_recent_rows(algo: str, loss: str, length: int) -> None:
     stream = random_stream(loss, length, seed=40, columns=9)
     learner = trained(algo, loss, stream)
@@ -362,7 +370,7 @@ def without_the_recent(
     T, l2, penalty = len(stream), 0.001, l1_weights(0.02, stream.columns + 1)
     Z = np.column_stack([stream.X, np.ones(T)])
     path = descend(loss, Z, stream.y, stream.weights(), penalty, l2, "auto", "auto", "clip")
-    old = np.arange(T) < T - RECENT
+    old = ~is_recent(T)
     if algo == "optimalsl":  # frozen at the last power of two
         start = 2 ** int(math.log2(T))
         mean = average(path, start, l2, weights, alpha, None)[0]
@@ -378,12 +386,15 @@ def without_the_recent(
 
 @every_loss
 @pytest.mark.parametrize("algo", FIXED_METRIC)
-@pytest.mark.parametrize(("weights", "alpha"), [("linear", 0.3), ("suffix", 0.6)])
+@pytest.mark.parametrize(
+    ("weights", "alpha", "length"),
+    [("linear", 0.3, 4094), ("suffix", 0.6, 4094), ("linear", 0.3, 60_000)],
+)
 def test_smoothness_is_the_best_of_its_grid(
-    algo: str, loss: str, weights: str, alpha: float
+    algo: str, loss: str, weights: str, alpha: float, length: int
 ) -> None:
     """Judged on the recent rows, with a gradient that they are no part of."""
-    stream = positive(loss, 4094)
+    stream = positive(loss, length)
     alpha = 0.4 if algo == "optimalsl" else alpha
     given = {"l1": 0.02, "l2": 0.001, "weights": weights, "alpha": alpha}
     chosen = learn(fresh(algo, loss, **given), stream).snapshot()["certificate"]["smoothness"]
