@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+MANY = 10**15  # more than anybody counts to; a larger number is an error wherever one is given
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is none: the closest known word, or all of them."""
+    from difflib import get_close_matches  # seldom needed
+
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(known)
+
 
 class StreamlearnError(Exception):
     """Anything that streamlearn says no to, with a sentence for the user."""

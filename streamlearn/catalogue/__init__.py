@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamlearn.catalogue.algorithms import ALGORITHMS, STREAMING, Algorithm
-from streamlearn.catalogue.parameters import MANY, PARAMETERS, Parameter
+from streamlearn.catalogue.parameters import PARAMETERS, Parameter
 from streamlearn.engine.learner import Learner
-from streamlearn.errors import UsageError
+from streamlearn.errors import UsageError, nearest
 
 __all__ = [
     "ALGORITHMS",
@@ -22,7 +22,6 @@ __all__ = [
     "DEFAULT_LOSS",
     "HAVE_A_MEAN",
     "LOSSES",
-    "MANY",
     "PARAMETERS",
     "STREAMING",
     "Algorithm",
@@ -32,7 +31,6 @@ __all__ = [
     "learner_class",
     "make_learner",
     "make_multiclass",
-    "nearest",
     "resolve",
     "steadier",
     "taken",
@@ -60,14 +58,6 @@ LOSSES: dict[str, LossEntry] = {
 
 DEFAULT_ALGORITHM = "adaptivesl"
 DEFAULT_LOSS = "logistic"
-
-
-def nearest(name: str, known: Mapping[str, Any]) -> str:
-    """A hint that names the closest known word, or all of them."""
-    from difflib import get_close_matches  # seldom needed
-
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(known)
 
 
 def resolve(algo: str, loss: str, given: Mapping[str, Any]) -> dict[str, Any]:

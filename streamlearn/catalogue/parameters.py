@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from reprlib import repr as short
 from typing import Any
 
-from streamlearn.errors import UsageError
-
-MANY = 10**15  # more than anybody counts to; whole numbers beyond 2^63 are none for the engine
+from streamlearn.errors import MANY, UsageError
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, Algorithm, nearest
+from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, Algorithm
 from streamlearn.catalogue.algorithms import O_SEEN
-from streamlearn.errors import UsageError
+from streamlearn.errors import UsageError, nearest
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,8 +10,8 @@ import json
 from collections import Counter
 from typing import Any
 
-from streamlearn.cli.rows import check_stdin
 from streamlearn.cli.stderr import say
+from streamlearn.cli.stdin import check_stdin
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import DataError

@@ -20,7 +20,8 @@ from typing import Any
 
 from streamlearn import picture
 from streamlearn._version import __version__
-from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, STREAMING, nearest
+from streamlearn.catalogue import ALGORITHMS, LOSSES, PARAMETERS, STREAMING
+from streamlearn.cli import learning
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import (
     bad_lines,
@@ -36,7 +37,7 @@ from streamlearn.cli.fit import (
 from streamlearn.cli.stderr import say, warn
 from streamlearn.comparison import Comparison, Contender, TestSet, ever_taken, line_up
 from streamlearn.container import write_file
-from streamlearn.errors import Divergence, UsageError
+from streamlearn.errors import Divergence, UsageError, nearest
 from streamlearn.meter import sorted_by_class
 
 ALL = "all"
@@ -62,13 +63,13 @@ def read_algos(text: str) -> list[str]:
     names = [
         name for part in text.split(",") for name in (STREAMING if part == ALL else (part,))
     ]
-    return several(table.FIT["algo"]).read(",".join(names))
+    return several(learning.FIT["algo"]).read(",".join(names))
 
 
 ALGO = table.Setting("algo", read_algos, "the algorithms, with commas between; all is those that "
                      "stream", ALL, "NAME,...|all")
-RUN = (ALGO, *(s for s in table.RUN if s.name not in ("algo", "threads")))
-LEARNING = tuple(several(s) for s in table.LEARNING)
+RUN = (ALGO, *(s for s in learning.RUN if s.name not in ("algo", "threads")))
+LEARNING = tuple(several(s) for s in learning.LEARNING)
 COMPARE = {s.name: s for s in (*RUN, *LEARNING, *table.READING, *table.CACHE)}
 
 
@@ -83,21 +84,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", metavar="N", help="learners at work at a time "
                         "(default: as many as there are processors)")
     table.add_flags(parser.add_argument_group("what is learned"), RUN)
-    learning = parser.add_argument_group(
+    parameters = parser.add_argument_group(
         "parameters", f"each goes to the algorithms that take it. {costs()}"
     )
-    learning.add_argument(
+    parameters.add_argument(
         "--set", action="append", default=[], metavar="ALGO.PARAMETER=VALUE[,...]",
         help="for one algorithm alone; may be given again",
     )
-    table.add_flags(learning, LEARNING)
+    table.add_flags(parameters, LEARNING)
     table.add_flags(parser.add_argument_group("reading"), (*table.READING, *table.CACHE))
 
 
 def run(args: argparse.Namespace) -> int:
     given = table.collect(args, COMPARE)
     files, passes = args.files or ["-"], given.get("passes", 1)
-    loss = given.get("loss", table.DEFAULT_LOSS)
+    loss = given.get("loss", learning.DEFAULT_LOSS)
     labels, normalize = given.get("labels"), given.get("normalize", "none")
     threads, many = read_threads(args.threads), classes(given)
     entrants = chosen(given, loss, args.set)

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from streamlearn._version import __version__
 from streamlearn.catalogue import ALGORITHMS, PARAMETERS, STREAMING, resolve, steadier
 from streamlearn.catalogue.algorithms import O_SEEN
+from streamlearn.cli import learning
 from streamlearn.cli import settings as table
 from streamlearn.cli.progress import Progress
-from streamlearn.cli.rows import check_stdin
 from streamlearn.cli.stderr import say, say_json, warn
+from streamlearn.cli.stdin import check_stdin
 from streamlearn.container import write_file
 from streamlearn.errors import CannotCreate, IoFailure, NoInput, UsageError
 from streamlearn.meter import sorted_by_class, unstable
@@ -48,12 +49,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", metavar="STATE", help="go on from a saved state, bit for bit")
     parser.add_argument("--save-state", metavar="STATE", help="save the state to go on from")
     run = parser.add_argument_group("what is learned")
-    table.add_flags(run, table.RUN)
+    table.add_flags(run, learning.RUN)
     names = ", ".join(ALGORITHMS)
-    learning = parser.add_argument_group(
+    parameters = parser.add_argument_group(
         "parameters", f"each of --algo {names} takes its own. {costs()}"
     )
-    table.add_flags(learning, table.LEARNING)
+    table.add_flags(parameters, learning.LEARNING)
     reading = parser.add_argument_group("reading")
     table.add_flags(reading, (*table.READING, *table.CACHE, *table.PROGRESS))
 
@@ -70,7 +71,7 @@ def costs() -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    given = table.collect(args, table.FIT)
+    given = table.collect(args, learning.FIT, learning.EVERY)
     files = args.files or ["-"]
     passes = given.get("passes", 1)
     threads = given.get("threads") or min(2, len(os.sched_getaffinity(0)))
@@ -243,8 +244,8 @@ class Quarantine:
 
 def fresh(given: dict[str, Any]) -> Training:
     parameters = {name: value for name, value in given.items() if name in PARAMETERS}
-    algo = given.get("algo", table.DEFAULT_ALGORITHM)
-    loss = given.get("loss", table.DEFAULT_LOSS)
+    algo = given.get("algo", learning.DEFAULT_ALGORITHM)
+    loss = given.get("loss", learning.DEFAULT_LOSS)
     settings = resolve(algo, loss, parameters)
     return Training(
         settings, given.get("labels"), given.get("normalize", "none"), **classes(given)

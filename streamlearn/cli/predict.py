@@ -19,6 +19,7 @@ from typing import Any
 
 from streamlearn.catalogue import LOSSES
 from streamlearn.cli import calling, rows
+from streamlearn.cli.stdin import check_stdin
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
@@ -86,7 +87,7 @@ def ask_daemon(args: argparse.Namespace) -> int:
     from array import array
 
     files = args.files or ["-"]
-    rows.check_stdin(files)
+    check_stdin(files)
     with calling.client(args) as daemon:
         settings = daemon.config()
         loss, many = settings["loss"], settings["multiclass"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 
+from streamlearn.cli import learning
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import check_output, summary
 from streamlearn.cli.snapshot import OPTIONS
@@ -24,11 +25,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", default="model.sl", metavar="MODEL", help="default: model.sl; - is stdout"
     )
     parser.add_argument("--save-state", metavar="STATE", help="for fit --resume and snapshot")
-    table.add_flags(parser, tuple(table.FIT[name] for name in OPTIONS))
+    table.add_flags(parser, tuple(learning.FIT[name] for name in OPTIONS))
 
 
 def run(args: argparse.Namespace) -> int:
-    given = table.collect(args, {name: table.FIT[name] for name in OPTIONS})
+    given = table.collect(args, {name: learning.FIT[name] for name in OPTIONS})
     check_output(args.output)
     if args.save_state:
         check_output(args.save_state, [args.output])

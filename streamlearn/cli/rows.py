@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import cycle
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 from streamlearn.ahead import Ahead
 from streamlearn.cli import settings as table
 from streamlearn.cli.stderr import warn
+from streamlearn.cli.stdin import check_stdin
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
@@ -61,11 +61,3 @@ def parsed(files: list[str], parser: Parser, bad: BadLines) -> Generator[Block]:
             yield from parse_into(ring, source, parser, bad)
         finally:
             source.close()
-
-
-def check_stdin(files: list[str]) -> None:
-    """Refuse what standard input cannot give."""
-    if files.count("-") > 1:
-        raise UsageError("- stands for stdin, which can be read only once")
-    if "-" in files and (sys.stdin is None or sys.stdin.isatty()):
-        raise UsageError("no input: name files, or pipe data in: cat data.svm | streamlearn ...")

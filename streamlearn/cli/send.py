@@ -15,8 +15,8 @@ from typing import Any
 
 from streamlearn.cli import calling
 from streamlearn.cli import settings as table
-from streamlearn.cli.rows import check_stdin
 from streamlearn.cli.stderr import say, say_json, warn, write
+from streamlearn.cli.stdin import check_stdin
 from streamlearn.client import Client
 from streamlearn.engine.libsvm import count_lines
 from streamlearn.errors import DataError, StreamlearnError, Unavailable, UsageError

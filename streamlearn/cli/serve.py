@@ -17,6 +17,7 @@ from tempfile import gettempdir
 from typing import Any
 
 from streamlearn.catalogue import ALGORITHMS
+from streamlearn.cli import learning
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import check_agreement, fresh, in_force
 from streamlearn.cli.stderr import write
@@ -43,14 +44,14 @@ RELOADED = ("publish_every", "checkpoint_every", "max_clients", "max_rate", "log
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="TOML", help="settings; see conf/serve.toml")
-    table.add_flags(parser.add_argument_group("the daemon"), table.DAEMON)
-    table.add_flags(parser.add_argument_group("what is learned"), table.SERVED)
-    learning = parser.add_argument_group("parameters", "each --algo takes its own")
-    table.add_flags(learning, table.LEARNING)
+    table.add_flags(parser.add_argument_group("the daemon"), learning.DAEMON)
+    table.add_flags(parser.add_argument_group("what is learned"), learning.SERVED)
+    parameters = parser.add_argument_group("parameters", "each --algo takes its own")
+    table.add_flags(parameters, learning.LEARNING)
 
 
 def run(args: argparse.Namespace) -> int:
-    given = table.collect(args, table.SERVE)
+    given = table.collect(args, learning.SERVE, learning.EVERY)
     log = logs.start(value(given, "log"), value(given, "log_level"))
     try:
         serve(args, given, log)
@@ -120,7 +121,7 @@ def streaming(given: dict[str, Any]) -> Training:
 
 def value(given: dict[str, Any], name: str) -> Any:
     """What was said, or the default."""
-    setting = table.SERVE[name]
+    setting = learning.SERVE[name]
     return given[name] if name in given else setting.read(setting.default)
 
 
@@ -180,7 +181,7 @@ def default_places(name: str, port: int) -> list[str]:
 def daemon_settings(given: dict[str, Any]) -> dict[str, Any]:
     """The daemon's own settings in force, for the log and for `config`."""
     shown = {}
-    for setting in table.DAEMON:
+    for setting in learning.DAEMON:
         text = given.get(setting.name, setting.default)
         if isinstance(text, tuple):
             text = str(Every(*text))
@@ -206,7 +207,7 @@ def reload(args: argparse.Namespace, before: dict[str, Any], server: Server) -> 
     log = logging.getLogger("streamlearn")
     reload_keys(server)
     try:
-        given = table.collect(args, table.SERVE)
+        given = table.collect(args, learning.SERVE, learning.EVERY)
     except StreamlearnError as error:
         log.error("settings stay as they are: %s", error)
         return

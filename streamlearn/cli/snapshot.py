@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from streamlearn.cli import calling
+from streamlearn.cli import calling, learning
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import check_output, summary
 from streamlearn.cli.stderr import say
@@ -26,12 +26,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", default="model.sl", metavar="MODEL", help="default: model.sl; - is stdout"
     )
-    table.add_flags(parser, tuple(table.FIT[name] for name in OPTIONS))
+    table.add_flags(parser, tuple(learning.FIT[name] for name in OPTIONS))
     calling.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    given = table.collect(args, {name: table.FIT[name] for name in OPTIONS})
+    given = table.collect(args, {name: learning.FIT[name] for name in OPTIONS})
     if (args.state is None) != calling.asked_for(args):
         raise UsageError("name either a saved state or, with --connect ENDPOINT, a daemon")
     if args.state is None:

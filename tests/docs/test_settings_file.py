@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from streamlearn.catalogue import PARAMETERS, resolve
-from streamlearn.cli.settings import DAEMON, FIT, SERVE, from_file
+from streamlearn.cli.learning import DAEMON, FIT, SERVE
+from streamlearn.cli.settings import from_file
 
 # These have no default; the file shows an example.
 EXAMPLES = {"cache_dir", "labels", "max_errors", "max_nonzeros"}

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from streamlearn.catalogue import PARAMETERS, resolve
-from streamlearn.cli.settings import FIT, from_file
+from streamlearn.cli.learning import FIT
+from streamlearn.cli.settings import from_file
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.model import Model

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from streamlearn.cli.fit import fresh
-from streamlearn.cli.settings import FIT, from_file
+from streamlearn.cli.learning import FIT
+from streamlearn.cli.settings import from_file
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.model import Model
