@@ -1,5 +1,6 @@
 # Scorer: margins of blocks under a fixed sparse model. Learns nothing.
 from libc.stdint cimport int64_t
+from streamlearn.engine.block cimport Block
 from streamlearn.engine.slots cimport Slots
 
 cdef struct Weighted:
@@ -9,3 +10,5 @@ cdef struct Weighted:
 cdef class Scorer:
     cdef Slots slots
     cdef double bias
+
+    cdef void score(self, Block block, double* margin) noexcept nogil

@@ -10,6 +10,7 @@ from streamlearn.errors import ModelError
 
 cdef enum:
     AHEAD = 16                 # ids
+    BRIEF = 512                # features
 
 
 def is_sound(const int64_t[::1] ids, const double[::1] weights, double largest=INFINITY):
@@ -50,18 +51,24 @@ cdef class Scorer:
         """The margin of each row, as float64 bytes."""
         out = bytearray(8 * block.rows)
         cdef double* margin = <double*><char*>out
+        if block.features < BRIEF:                 # to wait for the GIL would take longer
+            self.score(block, margin)
+        else:
+            with nogil:
+                self.score(block, margin)
+        return out
+
+    cdef void score(self, Block block, double* margin) noexcept nogil:
         cdef int64_t row, k, number
         cdef double total
         cdef const char* base = self.slots.base
         cdef int64_t last = -1 if self.slots.dense else block.features - AHEAD
-        with nogil:
-            for row in range(block.rows):
-                total = self.bias
-                for k in range(block.offsets[row], block.offsets[row + 1]):
-                    if k < last:                   # the index of a large model is in no cache
-                        fetch_cell(self.slots, block.ids[k + AHEAD])
-                    number = find(self.slots, block.ids[k])
-                    if number >= 0:
-                        total += block.values[k] * (<const Weighted*>base)[number].w
-                margin[row] = total
-        return out
+        for row in range(block.rows):
+            total = self.bias
+            for k in range(block.offsets[row], block.offsets[row + 1]):
+                if k < last:                       # the index of a large model is in no cache
+                    fetch_cell(self.slots, block.ids[k + AHEAD])
+                number = find(self.slots, block.ids[k])
+                if number >= 0:
+                    total += block.values[k] * (<const Weighted*>base)[number].w
+            margin[row] = total
