@@ -9,7 +9,7 @@
 # it touches. Slots are laid out by the thread that learns; when they get other numbers, those that
 # were looked up before are of an old layout and count for nothing.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from streamlearn.engine.algorithms.everyone cimport Keyed
 from streamlearn.engine.block cimport Block, grown
@@ -228,11 +228,15 @@ cdef class Slots:
         return 0
 
     cdef int rehash(self, uint64_t cells) except -1:
-        """Build the table anew with this many cells (a power of two)."""
-        cdef uint32_t* table = <uint32_t*>mapped(NULL, 0, <int64_t>cells * 4)
+        """A table of this many cells (a power of two), where the old one was: no memory is fresh
+        but the new part."""
+        cdef int64_t had = 4 * <int64_t>(self.mask + 1) if self.cells != NULL else 0
+        cdef uint32_t* table = <uint32_t*>mapped(self.cells, had, <int64_t>cells * 4)
         cdef uint64_t mask = cells - 1, cell
         cdef int64_t i
+        self.cells, self.mask = table, mask
         with nogil:
+            memset(table, 0, <size_t>had)
             for i in range(self.given):
                 if i + FAR < self.given:
                     streamlearn_fetch(&table[spread(self.ids[i + FAR]) & mask])
@@ -240,8 +244,6 @@ cdef class Slots:
                 while table[cell]:
                     cell = (cell + 1) & mask
                 table[cell] = <uint32_t>(i + 1)
-            streamlearn_unmap(self.cells, <size_t>(self.mask + 1) * 4)
-        self.cells, self.mask = table, mask
         return 0
 
     cdef int scatter(self) except -1:
