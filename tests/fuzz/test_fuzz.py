@@ -195,7 +195,7 @@ def test_mutations_of_a_seed_differ_from_it_and_from_each_other():
 
 
 def fuzz(root, folder, code, *args):
-    words = [sys.executable, root / "tools" / "fuzz", *map(str, args)]
+    words = [sys.executable, root / "tools" / "fuzz.py", *map(str, args)]
     result = subprocess.run(
         words, env=environment(), cwd=folder, capture_output=True, text=True, timeout=PATIENCE,
         check=False,
