@@ -3,7 +3,8 @@
     lines    mutated libsvm lines against the slow reference parser: same verdict, same bits
     numbers  words that are numbers, or nearly, against float()
     frames   mutated requests to a daemon of its own on the loopback, and garbage at its ports;
-             then how long these let a good client wait, against as many well-formed ones
+             then how long these let a good client wait, against as many well-formed ones: of
+             200,000 frames or more twice as long is a violation
     models   mutated model, state, checkpoint, journal and delta bytes: a typed error, or what works
     strangers  no key, a wrong one or a revoked one at a daemon with keys: nobody reaches a handler
 
@@ -24,7 +25,7 @@ sys.path[:] = [str(ROOT / "tests"), *sys.path[1:], str(ROOT)]  # what is install
 from fuzz.frames import besieged  # noqa: E402
 from fuzz.hunt import Bag, Violation, hunt, part_named  # noqa: E402
 from fuzz.mutation import Wrong  # noqa: E402
-from fuzz.patience import measured  # noqa: E402
+from fuzz.patience import ENOUGH, measured  # noqa: E402
 from fuzz.strangers import turned_away  # noqa: E402
 
 PARTS = {
@@ -45,21 +46,24 @@ def line(name: str, bag: Bag, more: str) -> str:
     )
 
 
-def few(args: argparse.Namespace) -> int:
-    """Connections cost a thousand times what an input does."""
-    return args.count // 1000 if args.connections is None else args.connections
+def few(args: argparse.Namespace, inputs: int) -> int:
+    """Connections, each of which costs what so many inputs do."""
+    return args.count // inputs if args.connections is None else args.connections
 
 
 def run(name: str, args: argparse.Namespace) -> Bag:
     if name == "frames" and not args.plant:
-        bag, growth = besieged(args.count, args.seed, few(args))
+        bag, growth = besieged(args.count, args.seed, few(args, 100))
         more = f"memory {growth / 2**20:+.1f} MiB behind the warm-up"
         try:
-            more += f", {measured(args.count, args.seed)}"
+            waits = measured(args.count, args.seed)
+            more += f", {waits}"
+            if args.count >= ENOUGH:
+                waits.judge()
         except Wrong as error:
             bag.violations.append(Violation("frames", bag.cases, "frames", str(error), b""))
     elif name == "strangers":
-        bag = turned_away(few(args))
+        bag = turned_away(few(args, 1000))
         more = "each at two doors, nothing of it counted or learned"
     else:
         bag = hunt(args.plant or PARTS[name], args.count, args.seed, args.most)
@@ -87,8 +91,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1_000_000, help="of each (default: 1,000,000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--connections", type=int, help="of frames and strangers (default: count / 1000)"
-    )
+        "--connections", type=int,
+        help="of frames (default: count / 100) and strangers (default: count / 1000)",
+    )  # fmt: skip
     parser.add_argument("--most", type=int, default=10, help="violations to end at (default: 10)")
     parser.add_argument("--again", type=Path, metavar="FILE", help="judge this input of the part")
     parser.add_argument("--plant", help=argparse.SUPPRESS)  # another judge, for the tests
