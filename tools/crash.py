@@ -162,7 +162,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
-    parser.add_argument("--cycles", type=int, default=500, help="of kill (default: 500)")
+    parser.add_argument("--cycles", type=int, default=2000, help="of kill (default: 2,000)")
     parser.add_argument("--cases", type=int, default=10_000, help="of power (default: 10,000)")
     parser.add_argument(
         "--faulty", type=int, default=10, metavar="PERCENT",
