@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import tracemalloc
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -101,6 +102,33 @@ def test_a_frame_that_was_synced_is_missed_even_when_nothing_of_it_is_left(kept)
     kept.segment.write_bytes(kept.data[:first] + kept.data[second:])
     with pytest.raises(Damaged, match=f"damaged at offset {first:,d}: no whole frame"):
         recovered(kept.folder)
+
+
+@pytest.mark.parametrize("size", [4, 5, 64, 1000])
+def test_a_frame_behind_damage_is_found_wherever_the_pieces_that_are_read_end(
+    kept, monkeypatch, size
+):
+    monkeypatch.setattr("streamlearn.daemon.journal.PIECE", size)
+    for end in kept.ends[:-2]:
+        spoilt = bytearray(kept.data)
+        spoilt[end] ^= 1
+        kept.segment.write_bytes(spoilt)
+        with pytest.raises(Damaged, match=f"damaged at offset {end:,d}: no whole frame"):
+            list(Reader(kept.folder, 0).frames())
+
+
+def test_a_journal_is_read_a_frame_at_a_time(tmp_path):
+    journal = Journal(tmp_path, Disk(), 0)
+    journal.begin()
+    for _ in range(32):
+        journal.append(bytes(1 << 20))
+    journal.close()
+    tracemalloc.start()
+    try:
+        assert sum(len(frame.payload) for frame in Reader(tmp_path, 0).frames()) == 32 << 20
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_whole_frame_that_makes_no_sense_is_damage(kept):
