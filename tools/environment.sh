@@ -1,4 +1,5 @@
 # Sourced by the tools: make_environment NAME EXTRAS makes .venv-NAME with streamlearn installed.
+# run_long SCRIPT ARGUMENTS runs one in .venv-long, in the folder where it was called.
 # Needs Python 3.11 or newer with its headers, and gcc; says so when they are missing.
 
 find_python() {
@@ -37,4 +38,14 @@ make_environment() {
         exit 70
     fi
     rm -rf "$copy"
+}
+
+# An environment of its own, so that a long run and the tests do not change each other's.
+run_long() {
+    script=$1
+    shift
+    make_environment long "" || exit
+    root=$PWD
+    cd "$called_from"
+    exec "$root/.venv-long/bin/python" "$root/$script" "$@"
 }

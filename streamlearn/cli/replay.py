@@ -1,8 +1,9 @@
 """Rebuild a model offline from a daemon's state folder: its checkpoint, then its journal.
 
-The folder is only read. The model is the one that the daemon would serve, bit for bit; --evidence,
---max-nonzeros and --smoothness make it as sparse as you like. While a daemon runs, ask that one
-instead: streamlearn snapshot --connect.
+The folder is only read. The model is the one that the daemon would serve, bit for bit, if it runs
+without --max-nonzeros: the folder does not know that setting, so give it here, too. --evidence and
+--smoothness make the model as sparse as you like. While a daemon runs, ask that one instead:
+streamlearn snapshot --connect.
 """
 
 from __future__ import annotations

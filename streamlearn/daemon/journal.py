@@ -8,13 +8,13 @@ segment is a header and frames; a frame is one group of batches, written and syn
 
 All little-endian; crc is the crc32 of what it belongs to (of a frame: the fields before it but the
 mark, and the payload), `synced` the last frame known to be on disk when this one was written. That
-tells a torn tail, which was never acked and is dropped, from damage to what was.
+tells a torn tail, which is dropped, from damage to what was acked; but not in the very last frame,
+behind which there is none to tell.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import re
 import struct
 import zlib
@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from streamlearn.daemon.disk import Disk
 from streamlearn.errors import Damaged, ModelError, NoInput
@@ -33,6 +34,7 @@ FRAME = struct.Struct("<4sIQQ")
 CRC = struct.Struct("<I")
 HEADER_SIZE, FRAME_SIZE = HEADER.size + CRC.size, FRAME.size + CRC.size
 LARGEST = 1 << 30  # bytes of a payload
+PIECE = 1 << 20  # bytes read at a time
 NAME = re.compile(r"journal-(\d{20})\.slj")
 
 
@@ -42,13 +44,13 @@ class Frame:
 
     number: int
     synced: int
-    payload: memoryview
+    payload: bytes
     end: int  # offset behind it
 
 
 @dataclass(frozen=True)
 class Torn:
-    """A tail that was being written when the lights went out: never acked, to be dropped."""
+    """Where a file stops making sense: a tail to be dropped, or what damage has left of it."""
 
     path: Path
     offset: int
@@ -57,7 +59,7 @@ class Torn:
     def __str__(self) -> str:
         return (
             f"{self.path}: the {self.size - self.offset:,d} bytes from offset {self.offset:,d} on "
-            "are no whole frame: the last write was torn. They are dropped"
+            "are no whole frame: the last write was torn, or spoilt since. They are dropped"
         )
 
 
@@ -90,28 +92,34 @@ def packed_frame(number: int, synced: int, payload: bytes) -> bytes:
     return head + CRC.pack(zlib.crc32(payload, zlib.crc32(head[4:]))) + payload
 
 
-def frame_at(data: memoryview, offset: int) -> Frame | None:
-    """The frame that starts there, or None if there is no whole one."""
-    if offset + FRAME_SIZE > len(data):
+def frame_at(file: BinaryIO, offset: int, size: int) -> Frame | None:
+    """The frame that starts there in a file of that size, or None if there is no whole one."""
+    file.seek(offset)
+    head = file.read(FRAME_SIZE)
+    if len(head) < FRAME_SIZE:
         return None
-    mark, length, number, synced = FRAME.unpack_from(data, offset)
-    start = offset + FRAME_SIZE
-    if mark != MARK or length > LARGEST or start + length > len(data):
+    mark, length, number, synced = FRAME.unpack_from(head)
+    end = offset + FRAME_SIZE + length
+    if mark != MARK or length > LARGEST or end > size:
         return None
-    payload = data[start : start + length]
-    head = data[offset + len(MARK) : offset + FRAME.size]
-    (crc,) = CRC.unpack_from(data, offset + FRAME.size)
-    if crc != zlib.crc32(payload, zlib.crc32(head)):
+    payload = file.read(length)
+    (crc,) = CRC.unpack_from(head, FRAME.size)
+    if crc != zlib.crc32(payload, zlib.crc32(head[len(MARK) : FRAME.size])):
         return None
-    return Frame(number, synced, payload, start + length)
+    return Frame(number, synced, payload, end)
 
 
-def frames_after(data: bytes, offset: int) -> Iterator[Frame]:
+def frames_after(file: BinaryIO, offset: int, size: int) -> Iterator[Frame]:
     """Every whole frame behind a place where there is none."""
-    view = memoryview(data)
-    while (offset := data.find(MARK, offset + 1)) >= 0:
-        if frame := frame_at(view, offset):
-            yield frame
+    start = offset + 1
+    while start < size:
+        file.seek(start)
+        piece = file.read(PIECE)
+        place = -1
+        while (place := piece.find(MARK, place + 1)) >= 0:
+            if frame := frame_at(file, start + place, size):
+                yield frame
+        start += max(len(piece) - len(MARK) + 1, 1)  # a mark may lie across two pieces
 
 
 class Reader:
@@ -138,32 +146,35 @@ class Reader:
             yield from self.frames_of(path, following)
 
     def frames_of(self, path: Path, following: list[Path]) -> Iterator[Frame]:
+        """One frame at a time is in memory, not the segment."""
         try:
-            data = path.read_bytes()
+            with path.open("rb", PIECE) as file:
+                yield from self.frames_in(file, path, following)
         except OSError as error:
             raise NoInput(f"{path}: cannot be read: {error.strerror}") from error
+
+    def frames_in(self, file: BinaryIO, path: Path, following: list[Path]) -> Iterator[Frame]:
+        first, size = first_of(path), path.stat().st_size
         self.paths.append(path)
-        self.bytes += len(data)
-        first = first_of(path)
+        self.bytes += size
         if first > self.last + 1:
-            self.damage = Torn(path, 0, len(data))
+            self.damage = Torn(path, 0, size)
             raise damaged(path, 0, f"frames {self.last + 1} to {first - 1} are missing before it")
-        if data[:HEADER_SIZE] != packed_header(first):
-            if data[:8] == MAGIC and len(data) >= HEADER.size:
-                version = HEADER.unpack_from(data)[1]
-                if version > VERSION and CRC.unpack_from(data, HEADER.size)[0] == zlib.crc32(
-                    data[: HEADER.size]
-                ):
-                    raise ModelError(f"{path}: written by a newer streamlearn; upgrade to read it")
-            self.tear(path, 0, data, first - 1, following, "not the header of a journal")
+        head = file.read(HEADER_SIZE)
+        if head != packed_header(first):
+            if newer(head):
+                raise ModelError(f"{path}: written by a newer streamlearn; upgrade to read it")
+            what = "not the header of a journal"
+            self.tear(file, Torn(path, 0, size), first - 1, following, what)
             return
-        view, offset, number = memoryview(data), HEADER_SIZE, first - 1
-        while offset < len(data):
-            frame = frame_at(view, offset)
+        offset, number = HEADER_SIZE, first - 1
+        while offset < size:
+            frame = frame_at(file, offset, size)
             if frame is None or frame.number != number + 1:
                 if following and first_of(following[0]) == number + 1:
                     return  # nothing is missing: a torn tail that a later start left behind
-                self.tear(path, offset, data, number, following, "no whole frame is there")
+                what = "no whole frame is there"
+                self.tear(file, Torn(path, offset, size), number, following, what)
                 return
             number, offset = frame.number, frame.end
             if number > self.last:
@@ -177,26 +188,32 @@ class Reader:
         return damaged(path, offset, what)
 
     def tear(
-        self, path: Path, offset: int, data: bytes, number: int, following: list[Path], what: str
+        self, file: BinaryIO, place: Torn, number: int, following: list[Path], what: str
     ) -> None:
-        """No frame number + 1 at `offset`: the torn tail of the last write, or damage?"""
-        later = [
-            frame
-            for segment in (path, *following)
-            for frame in frames_after(
-                data if segment == path else segment.read_bytes(),
-                offset if segment == path else -1,
-            )
-        ]
+        """No frame number + 1 at a place: the torn tail of the last write, or damage?"""
         # A header is synced before the first frame, a segment before the next one begins.
-        if any(frame.synced > number or offset == 0 for frame in later) or following:
-            self.damage = Torn(path, offset, len(data))
-            raise damaged(path, offset, what)
-        self.torn = Torn(path, offset, len(data))
+        if following or any(
+            frame.synced > number or place.offset == 0
+            for frame in frames_after(file, place.offset, place.size)
+        ):
+            self.damage = place
+            raise damaged(place.path, place.offset, what)
+        self.torn = place
 
 
-def cut(folder: Path, damage: Torn) -> Iterator[tuple[Path, int, Path]]:
-    """Set aside everything from a damaged place on; yields each file, the offset, and where to."""
+def newer(head: bytes) -> bool:
+    """Whether these are the first bytes of a segment of a later version."""
+    if len(head) < HEADER_SIZE or head[: len(MAGIC)] != MAGIC:
+        return False
+    (crc,) = CRC.unpack_from(head, HEADER.size)
+    return HEADER.unpack_from(head)[1] > VERSION and crc == zlib.crc32(head[: HEADER.size])
+
+
+def cut(folder: Path, damage: Torn, disk: Disk) -> Iterator[tuple[Path, int, Path]]:
+    """Set aside everything from a damaged place on; yields each file, the offset, and where to.
+
+    A power cut at any moment leaves every byte in the one file or in the other.
+    """
     for path in segments(folder):
         if path < damage.path:
             continue
@@ -204,16 +221,33 @@ def cut(folder: Path, damage: Torn) -> Iterator[tuple[Path, int, Path]]:
         aside, number = path.with_suffix(".damaged"), 1
         while aside.exists():
             aside, number = path.with_suffix(f".damaged.{number}"), number + 1
-        with path.open("rb") as file, aside.open("xb") as copy:
-            file.seek(offset)
-            copy.write(file.read())
-            copy.flush()
-            os.fsync(copy.fileno())
+        copied(path, offset, aside, disk)
+        disk.sync_folder(folder)
         if offset > HEADER_SIZE:
-            os.truncate(path, offset)
+            file = disk.open(path)
+            try:
+                disk.truncate(file, offset)
+                disk.sync(file)
+            finally:
+                disk.close(file)
         else:
-            path.unlink()
+            disk.remove(path)
+        disk.sync_folder(folder)
         yield path, offset, aside
+
+
+def copied(path: Path, offset: int, aside: Path, disk: Disk) -> None:
+    """What stands in a file from an offset on, in another one, on disk."""
+    copy, size = disk.open(aside), 0
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            while piece := file.read(PIECE):
+                disk.write(copy, piece, size)
+                size += len(piece)
+        disk.sync(copy)
+    finally:
+        disk.close(copy)
 
 
 class Journal:

@@ -68,13 +68,16 @@ class StateFolder:
         self.journal: Journal | None = None
         self.reader: Reader | None = None  # of the journal, once it was replayed
         self.synced_at = time.monotonic()
-        if reading and not (self.path / "lock").is_file():
-            raise NoInput(f"{path}: no daemon has kept its state there")
+        self.lock = -1
+        if reading and not self.lock_path.is_file():
+            if not self.kept:
+                raise NoInput(f"{path}: no daemon has kept its state there")
+            return  # a copy of a folder: no daemon runs here
         try:
             if not reading:
                 self.make()
             flags = os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT
-            self.lock = os.open(self.path / "lock", flags | os.O_CLOEXEC, 0o600)
+            self.lock = os.open(self.lock_path, flags | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise CannotCreate(f"{path}: cannot keep state there: {error.strerror}") from error
         try:
@@ -118,6 +121,15 @@ class StateFolder:
     def checkpoint_path(self) -> Path:
         return self.path / "checkpoint.sl"
 
+    @property
+    def lock_path(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is anything to recover from."""
+        return self.checkpoint_path.is_file() or (self.path.is_dir() and bool(segments(self.path)))
+
     def __enter__(self) -> StateFolder:
         return self
 
@@ -127,8 +139,9 @@ class StateFolder:
     def close(self) -> None:
         if self.journal:
             self.journal.close()
-        with suppress(OSError):
+        if self.lock >= 0:
             os.close(self.lock)
+            self.lock = -1
 
     # ---- reading ---------------------------------------------------------------------------------
 

@@ -108,7 +108,7 @@ class World:
         disk = FragileDisk(
             self.platter,
             end=int(math.exp(random.uniform(0, 5))),
-            faults={random.randint(1, 60): random.choice(FAULTS) for _ in range(2 * self.faulty)},
+            faults={random.randint(1, 80): random.choice(FAULTS) for _ in range(2 * self.faulty)},
         )
         folder = StateFolder(str(self.folder), Durability(self.policy, 0.0), 4096, disk)
         try:

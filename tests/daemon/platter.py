@@ -118,7 +118,7 @@ def rebind(
 
 class FragileDisk(Disk):
     """The daemon's disk over a platter. `end`: the call at which the process dies. `faults`: the
-    writes and syncs that fail, and how."""
+    calls that fail, and how."""
 
     def __init__(
         self, platter: Platter, end: int | None = None, faults: dict[int, int] | None = None
@@ -135,7 +135,7 @@ class FragileDisk(Disk):
             raise Killed
 
     def fault(self) -> OSError | None:
-        """The error of this write or sync, if it is to fail."""
+        """The error of this call, if it is to fail."""
         self.efforts += 1
         number = self.faults.get(self.efforts)
         self.failed |= number is not None
@@ -143,6 +143,8 @@ class FragileDisk(Disk):
 
     def open(self, path: Path) -> int:
         self.call()
+        if error := self.fault():
+            raise error
         descriptor = super().open(path)
         if path not in self.platter.names:
             self.platter.change(None, path, File())
@@ -160,6 +162,8 @@ class FragileDisk(Disk):
             raise error
 
     def truncate(self, file: int, size: int) -> None:
+        if error := self.fault():
+            raise error
         super().truncate(file, size)
         self.files[file].pending.append((size, None))
         self.call()
@@ -178,11 +182,15 @@ class FragileDisk(Disk):
 
     def rename(self, old: Path, new: Path) -> None:
         self.call()
+        if error := self.fault():
+            raise error
         super().rename(old, new)
         self.platter.change(old, new, self.platter.names[old])
 
     def remove(self, path: Path) -> None:
         self.call()
+        if error := self.fault():
+            raise error
         super().remove(path)
         self.platter.change(path, None, None)
 

@@ -11,7 +11,7 @@ from daemon.conftest import PATIENCE, environment, unsurprised
 
 def churn(root, code, *flags):
     result = subprocess.run(
-        [sys.executable, root / "tools" / "churn", "--clients", "20", "--rounds", "5", *flags],
+        [sys.executable, root / "tools" / "churn.py", "--clients", "20", "--rounds", "5", *flags],
         env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     unsurprised(result.stderr)
@@ -30,7 +30,7 @@ def test_churn_tells_of_growth(root):
 
 def test_a_daemon_left_alone_with_work_learns_every_row_once_across_restarts(root):
     result = subprocess.run(
-        [sys.executable, root / "tools" / "soak", "--minutes", "0.1", "--restarts", "2"],
+        [sys.executable, root / "tools" / "soak.py", "--minutes", "0.1", "--restarts", "2"],
         env=environment(), capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import signal
+import sys
 import threading
 
 import pytest
@@ -30,16 +33,20 @@ def besieged(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("durability", "algo"),
-    [("always", "adaptivesl"), ("interval=1s", "optimalsl"), ("none", "rda")],
-)
-def test_kill_9_at_a_random_moment_loses_nothing(besieged, durability, algo):
-    siege = besieged(len(durability), durability, algo)
-    for _ in range(4):
+    ("durability", "algo", "cycles"),
+    [
+        ("always", "adaptivesl", 9), ("always", "ftrl", 8), ("interval=1s", "optimalsl", 4),
+        ("none", "rda", 4),
+    ],
+)  # fmt: skip
+def test_kill_9_at_a_random_moment_loses_nothing(besieged, durability, algo, cycles):
+    """25 cycles in all; `crash kill` goes on with that."""
+    siege = besieged(len(durability + algo), durability, algo)
+    for _ in range(cycles):
         siege.cycle()
         assert siege.violations == []
-    assert siege.kills == 4
-    assert siege.batches > 50
+    assert siege.kills == cycles
+    assert siege.batches > 10 * cycles
     assert siege.replica.ledger.t > 300
 
 
@@ -143,3 +150,48 @@ def test_replay_rebuilds_the_model_of_a_killed_daemon(serve, fitted, run, lines,
     run("replay", tmp_path / "state", "-o", tmp_path / "again.sl")
     again = Model.load(str(tmp_path / "again.sl"))
     assert again.to_bytes() == fitted(b"".join(lines)).to_bytes()
+
+
+# ---- the tool ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crash(root, monkeypatch):
+    """tools/crash.py as a module."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    spec = importlib.util.spec_from_file_location("crash", root / "tools" / "crash.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_two_daemons_that_both_run_on_one_folder_are_a_violation(
+    crash, monkeypatch, tmp_path, capfd
+):
+    words = [sys.executable, "-c", "import signal; signal.pause()"]
+    monkeypatch.setattr(crash, "serving", lambda folder: words)
+    assert crash.start(argparse.Namespace(starts=2, patience=0.2), tmp_path) == 1
+    said = capfd.readouterr()
+    assert said.err == "VIOLATION: 2 daemons run on one folder\n"
+    assert "start: 2 at once: 2 runs, 0 ended: 1 violations in " in said.out
+
+
+def test_many_daemons_started_by_the_tool_leave_one(crash, tmp_path, capfd):
+    assert crash.start(argparse.Namespace(starts=4, patience=60.0), tmp_path) == 0
+    assert "start: 4 at once: 1 runs, 3 ended: 0 violations in " in capfd.readouterr().out
+
+
+def test_a_flipped_bit_that_nobody_notices_is_a_violation_and_the_rest_goes_on(
+    crash, monkeypatch, tmp_path, capfd
+):
+    def unnoticed(kept, bits):
+        kept.segment.write_bytes(b"spoilt")
+        raise AssertionError("byte 3, bit 1: not noticed")
+
+    monkeypatch.setattr(crash, "flip_journal", unnoticed)
+    monkeypatch.setattr(crash, "flip_checkpoint", lambda kept, bits: 7)
+    assert crash.bits(argparse.Namespace(), tmp_path) == 1
+    said = capfd.readouterr()
+    assert said.err == "VIOLATION: AssertionError: byte 3, bit 1: not noticed\n"
+    assert " 7 in its checkpoint, 17,3" in said.out
+    assert ": 1 violations in " in said.out

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import tracemalloc
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -21,6 +23,7 @@ from daemon.damage import (
     made,
     recovered,
 )
+from daemon.platter import File, FragileDisk, Killed, Platter
 from streamlearn import container
 from streamlearn.daemon.disk import Disk
 from streamlearn.daemon.journal import (
@@ -31,6 +34,8 @@ from streamlearn.daemon.journal import (
     VERSION,
     Journal,
     Reader,
+    Torn,
+    cut,
     packed_frame,
 )
 from streamlearn.daemon.state import FORMAT, StateFolder
@@ -97,6 +102,33 @@ def test_a_frame_that_was_synced_is_missed_even_when_nothing_of_it_is_left(kept)
     kept.segment.write_bytes(kept.data[:first] + kept.data[second:])
     with pytest.raises(Damaged, match=f"damaged at offset {first:,d}: no whole frame"):
         recovered(kept.folder)
+
+
+@pytest.mark.parametrize("size", [4, 5, 64, 1000])
+def test_a_frame_behind_damage_is_found_wherever_the_pieces_that_are_read_end(
+    kept, monkeypatch, size
+):
+    monkeypatch.setattr("streamlearn.daemon.journal.PIECE", size)
+    for end in kept.ends[:-2]:
+        spoilt = bytearray(kept.data)
+        spoilt[end] ^= 1
+        kept.segment.write_bytes(spoilt)
+        with pytest.raises(Damaged, match=f"damaged at offset {end:,d}: no whole frame"):
+            list(Reader(kept.folder, 0).frames())
+
+
+def test_a_journal_is_read_a_frame_at_a_time(tmp_path):
+    journal = Journal(tmp_path, Disk(), 0)
+    journal.begin()
+    for _ in range(32):
+        journal.append(bytes(1 << 20))
+    journal.close()
+    tracemalloc.start()
+    try:
+        assert sum(len(frame.payload) for frame in Reader(tmp_path, 0).frames()) == 32 << 20
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_whole_frame_that_makes_no_sense_is_damage(kept):
@@ -189,7 +221,7 @@ def test_doctor_finds_nothing_wrong_with_a_killed_daemons_folder(kept, run):
     said = run("doctor", kept.folder).stdout.decode()
     assert "checkpoint: 0 examples, averagesl, after journal frame 0" in said
     assert f"journal: {kept.segment.name}, {len(kept.data):,d} bytes" in said
-    assert "recoverable: 96 examples, all that was acknowledged" in said
+    assert "recoverable: 96 examples, checkpoint and journal are whole" in said
 
 
 def test_doctor_tells_of_a_torn_tail_and_leaves_it_to_the_daemon(kept, run):
@@ -197,8 +229,16 @@ def test_doctor_tells_of_a_torn_tail_and_leaves_it_to_the_daemon(kept, run):
     said = run("doctor", kept.folder).stdout.decode()
     assert f"torn tail: {kept.segment}: the " in said
     assert f"from offset {kept.ends[-2]:,d} on" in said
-    assert "recoverable: 84 examples" in said
+    assert "recoverable: 84 examples, those of all whole frames; what is dropped had been" in said
     assert kept.segment.read_bytes() == kept.data[:-1]
+
+
+def test_doctor_does_not_call_a_spoilt_last_frame_all_that_was_acknowledged(kept, run):
+    spoilt = bytearray(kept.data)
+    spoilt[-1] ^= 1
+    kept.segment.write_bytes(spoilt)
+    said = run("doctor", kept.folder).stdout.decode()
+    assert "had been acknowledged only if the file was damaged after it was written" in said
 
 
 def test_doctor_repairs_a_damaged_journal_and_the_daemon_starts(kept, run, serve):
@@ -216,6 +256,9 @@ def test_doctor_repairs_a_damaged_journal_and_the_daemon_starts(kept, run, serve
     assert kept.segment.read_bytes() == spoilt  # only looked at
     done = run("doctor", "--repair", kept.folder)
     assert f"offset {kept.ends[3]:,d} on is in {kept.segment.stem}.damaged now" in done.stderr
+    assert b"recoverable: 36 examples; what was cut off had been acknowledged" in done.stdout
+    said = run("doctor", kept.folder).stdout.decode()  # and it does not forget that
+    assert f"what is in {kept.segment.stem}.damaged had been acknowledged and is not among" in said
     assert kept.segment.with_suffix(".damaged").read_bytes() == spoilt[kept.ends[3] :]
     assert recovered(kept.folder) == kept.states[3]
     daemon = serve("--state", kept.folder, "--algo", "averagesl")
@@ -238,9 +281,44 @@ def test_doctor_repairs_whatever_is_wrong_with_the_journal(kept, run, what):
         for path in kept.folder.glob("journal-*"):
             path.unlink()
     run("doctor", kept.folder, code=65)
-    run("doctor", "--repair", kept.folder)
+    done = run("doctor", "--repair", kept.folder)
+    assert b"; what was cut off had been acknowledged" in done.stdout
     run("doctor", kept.folder)
     assert recovered(kept.folder) == kept.states[-1 if what == "all" else 0]
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_power_cut_during_a_repair_loses_no_byte_of_what_is_cut_off(kept, offset):
+    """At every call of the disk, several times: each byte is in its file, or set aside."""
+    rotated(kept)
+    held = {path.name: path.read_bytes() for path in kept.folder.glob("journal-*")}
+    damage = Torn(kept.segment, kept.ends[offset] if offset else 0, len(kept.data))
+    ended = end = 0
+    while not ended:
+        end += 1
+        for seed in range(6):
+            folder = kept.folder.with_name(f"{end}-{seed}")
+            folder.mkdir()
+            platter = Platter(Random(f"{offset} {end} {seed}"))
+            for name, data in held.items():
+                (folder / name).write_bytes(data)
+                platter.safe[folder / name] = platter.names[folder / name] = File(data)
+            place = replace(damage, path=folder / damage.path.name)
+            disk = FragileDisk(platter, end)
+            try:
+                ended = len(list(cut(folder, place, disk)))
+            except Killed:
+                for descriptor in list(disk.files):
+                    disk.close(descriptor)
+            platter.lose_power(folder)
+            for name, data in held.items():
+                path = folder / name
+                start = place.offset if path == place.path else 0
+                left = path.read_bytes() if path.exists() else b""
+                aside = path.with_suffix(".damaged")
+                assert left[:start] == data[:start]
+                assert left == data or aside.read_bytes() == data[start:]
+    assert ended == len(held)
 
 
 def test_doctor_cannot_mend_a_checkpoint(kept, run, serve):
@@ -258,4 +336,16 @@ def test_doctor_and_replay_leave_a_running_daemons_folder_alone(serve, run, tmp_
         done = run(words[0], tmp_path / "state", *words[1:], code=75)
         assert f"process id {daemon.process.pid}" in done.stderr
     daemon.stop()
-    assert "no daemon has kept its state there" in run("doctor", tmp_path, code=66).stderr
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        assert "no daemon has kept its state there" in run("doctor", folder, code=66).stderr
+
+
+def test_doctor_and_replay_read_a_copy_without_the_lock(kept, run, tmp_path):
+    (kept.folder / "lock").unlink()
+    assert b"recoverable: 96 examples" in run("doctor", kept.folder).stdout
+    run("replay", kept.folder, "-o", tmp_path / "m.sl", "--save-state", tmp_path / "s.state")
+    assert (tmp_path / "s.state").read_bytes() == kept.states[-1]
+    (kept.folder / "checkpoint.sl").unlink()
+    said = run("doctor", kept.folder, code=65).stdout.decode()
+    assert "checkpoint.sl: is missing, but its journal is there" in said
+    assert not (kept.folder / "lock").exists()  # only looked at

@@ -19,6 +19,7 @@ from streamlearn.wire import Refusal
 
 CLIENTS = {"alice": ["learn", "predict"], "bob": ["predict"], "carl": ["learn"], "root": ["admin"]}
 TEXT = "+1 1:1\n-1 2:1\n"
+AT_ONCE = 5.0  # seconds; one where nothing else runs
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def test_a_revoked_key_follows_no_more_and_the_others_go_on(serve, keys, tmp_pat
 @pytest.mark.parametrize("place", ["tcp://0.0.0.0:7311", "tcp://*:7311", "tcp://[::]:7311"])
 @pytest.mark.parametrize("flag", ["--bind", "--bind-feed", "--bind-publish"])
 def test_the_world_is_not_listened_to_without_keys(run, flag, place):
-    shown = run("serve", flag, place, code=78)
+    shown = run("serve", flag, place, code=78, timeout=AT_ONCE)
     assert "streamlearn keys new" in shown.stderr
     assert place in shown.stderr
 
@@ -201,7 +202,7 @@ def test_secrets_are_for_their_owner_only(tmp_path, keys):
 
 def test_a_daemon_refuses_a_key_folder_that_others_read(run, keys):
     keys.server_path.chmod(0o644)
-    assert "chmod 600" in run("serve", "--keys", "keys", code=78).stderr
+    assert "chmod 600" in run("serve", "--keys", "keys", code=78, timeout=AT_ONCE).stderr
 
 
 def test_keys_appear_in_no_log_and_no_status(serve, keys):

@@ -9,6 +9,7 @@ import os
 import shutil
 from random import Random
 
+import numpy as np
 import pytest
 
 from contract.streams import PAIRS
@@ -23,6 +24,7 @@ from streamlearn.daemon.state import StateFolder
 from streamlearn.durability import Durability
 from streamlearn.errors import CannotCreate
 from streamlearn.model import Model
+from streamlearn.multiclass import load_model
 from streamlearn.training import Training
 from streamlearn.wire import Refusal
 
@@ -315,10 +317,11 @@ def test_a_full_journal_is_replaced_by_a_checkpoint_whatever_came(tmp_path):
 # ---- old files -----------------------------------------------------------------------------------
 
 
-def test_files_of_version_1_load_for_ever(tmp_path, root):
-    golden = root / "tests" / "golden" / "state-1"
+@pytest.mark.parametrize("name", ["state-1", "state-many-1"])  # two classes, and four
+def test_files_of_version_1_load_for_ever(tmp_path, root, name):
+    golden = root / "tests" / "golden" / name
     told = json.loads((golden / "told.json").read_text())
-    model = Model.load(str(golden / "model.sl"))
+    model = load_model(str(golden / "model.sl"))
     assert model.t == told["t"]
     shutil.copytree(golden, tmp_path / "state")
     with StateFolder(str(tmp_path / "state")) as state:
@@ -329,6 +332,6 @@ def test_files_of_version_1_load_for_ever(tmp_path, root):
     assert vars(ledger.counts) == told["counts"]
     assert ledger.sessions.state() == told["sessions"]
     # Learning may change one day, in the last digits or in its ways: the files must load even then.
-    rebuilt = ledger.training.model()
-    assert rebuilt.margins(told["rows"]) == pytest.approx(told["margins"], rel=1e-6)
-    assert model.margins(told["rows"]) == pytest.approx(told["margins"], rel=1e-12)
+    rebuilt, margins = ledger.training.model(), np.array(told["margins"])
+    assert rebuilt.margins(told["rows"]) == pytest.approx(margins, rel=1e-6)
+    assert model.margins(told["rows"]) == pytest.approx(margins, rel=1e-12)

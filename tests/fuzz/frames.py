@@ -444,12 +444,11 @@ def culprit(messages: list[list[bytes]]) -> list[bytes] | None:
 
 
 def besieged(
-    count: int, seed: int, connections: int | None = None, make: Make | None = None
+    count: int, seed: int, connections: int, make: Make | None = None
 ) -> tuple[Bag, int]:
     """So many frames and strangers; what came of it, and by how many bytes the daemon grew."""
     frames, random, bag = Frames(seed), Random(f"storm {seed}"), Bag()
     make = make or frames.make
-    connections = count // 1000 if connections is None else connections
     rounds = max(2, -(-count // ROUND))
     begin, memory, growth = time.monotonic(), 0, 0
     with started(*FLAGS) as daemon, zmq.Context() as context:

@@ -6,6 +6,8 @@ mutated frames and strangers come, while as many of the same requests come whole
 predictions of one line come, in turns. All of it is made before it is sent: the flood itself takes
 the same either way. On two cores the flood, the daemon's threads and the client share them.
 
+What is promised: less than twice the wait beside as many predictions of one line.
+
     python -m fuzz.patience ENDPOINT     is that client, until its stdin is closed
 """
 
@@ -34,7 +36,9 @@ LINE = b"1:1 2:0.5\n"
 PAUSE = 0.001  # seconds between two questions
 SECONDS = 60  # until an answer is given up
 TURNS, MOST = 10, 20_000  # frames of each kind in a turn, so that there are answers to tell from
+ENOUGH = TURNS * MOST  # frames; of fewer the 99th percentile is a matter of luck
 STRANGERS = 50  # in each turn
+PROMISED = 2.0  # times the baseline, at which it is broken
 
 
 @dataclass
@@ -48,6 +52,14 @@ class Waits:
 
     def times(self, baseline: list[float]) -> float:
         return p99(self.hostile) / p99(baseline)
+
+    def judge(self) -> None:
+        """Raises Wrong when a good client waits longer than is promised."""
+        if self.times(self.small) >= PROMISED:
+            raise Wrong(
+                f"a good client's p99 is {self.times(self.small):.2f} times that beside as many "
+                f"predictions of a line; less than {PROMISED:g} times is promised"
+            )
 
     def __str__(self) -> str:
         whole, small = self.times(self.whole), self.times(self.small)

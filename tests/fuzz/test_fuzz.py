@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -12,10 +13,10 @@ import zmq
 from cli.conftest import PATIENCE, environment, unsurprised
 
 from fuzz.frames import FLAGS, Frames, Talk, besieged, requests, started
-from fuzz.hunt import hunt, inputs
+from fuzz.hunt import Bag, hunt, inputs
 from fuzz.lines import Lines
 from fuzz.mutation import Wrong, mutated, tokens_of
-from fuzz.patience import measured
+from fuzz.patience import Waits, measured
 from fuzz.strangers import KINDS, guarded, turned_away
 from streamlearn import wire
 from streamlearn.keys import read_secret
@@ -55,6 +56,15 @@ def test_a_good_client_is_measured_beside_every_kind_of_flood():
         assert found
         assert min(found) > 0.0
     assert f"{waits.times(waits.whole):.2f} times" in str(waits)
+
+
+def test_a_good_client_that_waits_twice_as_long_is_a_violation():
+    """Against the promised baseline: as many predictions of one line."""
+    waits = Waits(alone=[0.001] * 99, small=[0.01] * 99, whole=[0.9] * 99, hostile=[0.019] * 99)
+    waits.judge()
+    waits.hostile = [0.01] * 90 + [0.02] * 9
+    with pytest.raises(Wrong, match=r"2\.00 times that beside as many predictions of a line"):
+        waits.judge()
 
 
 def test_keys_that_are_not_on_the_list_open_no_door():
@@ -195,7 +205,7 @@ def test_mutations_of_a_seed_differ_from_it_and_from_each_other():
 
 
 def fuzz(root, folder, code, *args):
-    words = [sys.executable, root / "tools" / "fuzz", *map(str, args)]
+    words = [sys.executable, root / "tools" / "fuzz.py", *map(str, args)]
     result = subprocess.run(
         words, env=environment(), cwd=folder, capture_output=True, text=True, timeout=PATIENCE,
         check=False,
@@ -226,3 +236,24 @@ def test_the_tool_names_the_file_of_an_offending_input(root, tmp_path):
 
 def test_the_tool_refuses_parts_that_it_has_not(root, tmp_path):
     assert "there are lines" in fuzz(root, tmp_path, 2, "letters").stderr
+
+
+@pytest.mark.parametrize(("slow", "code"), [(0.011, 0), (0.021, 1)])
+def test_the_long_form_has_10_000_strangers_and_judges_how_long_a_good_client_waits(
+    root, tmp_path, monkeypatch, capsys, slow, code
+):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["fuzz", "frames"])
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location("fuzz_tool", root / "tools" / "fuzz.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    asked = []
+    waits = Waits(*([seconds] * 100 for seconds in (0.001, 0.01, 0.01, slow)))
+    monkeypatch.setattr(tool, "besieged", lambda *given: asked.append(given) or (Bag(), 0))
+    monkeypatch.setattr(tool, "measured", lambda count, seed: waits)
+    assert tool.main() == code
+    assert asked == [(1_000_000, 1, 10_000)]
+    said = capsys.readouterr()
+    assert said.out.endswith(f" {code} violations\n")
+    assert said.err.count("less than 2 times is promised") == code

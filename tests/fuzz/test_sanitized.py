@@ -1,4 +1,4 @@
-"""The parser built with the sanitizers, over mutated lines; `sh tools/sanitize` does all of it."""
+"""Parser and learner built with the sanitizers, in short; `sh tools/sanitize` does all of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from cli.conftest import environment
 
-BUILT = ("number", "block", "libsvm")
-BUILD_SECONDS = 300  # 20 where nothing else runs
+BUILT = (
+    "number", "block", "libsvm", "learner", "learn", "slots", "conversion", "loss", "recent",
+    "sorting",
+)  # fmt: skip
+BUILD_SECONDS = 300  # 55 on two cores that others use
 HUNT = """
 from random import Random
 from fuzz.lines import Lines, Numbers
@@ -23,6 +26,40 @@ random = Random(14)
 for part in (Lines(), Numbers()):
     for _ in range(30):
         part.judge(*part.make(random))
+print("sound")
+"""
+LEARN = """
+from contextlib import suppress
+from random import Random
+from streamlearn.catalogue import LOSSES, STREAMING, make_learner, resolve
+from streamlearn.engine import learner as engine
+from streamlearn.engine.block import Block
+from streamlearn.engine.libsvm import Parser
+from streamlearn.errors import Divergence
+print(engine.__file__)
+random = Random(15)
+
+def text(ids, scale):
+    rows = []
+    for _ in range(60):
+        items = (f"{i}:{scale * random.gauss(0, 1)!r}" for i in sorted(random.sample(ids, 6)))
+        rows.append(f"{random.choice((-1, 1))} {' '.join(items)}")
+    return ("\\n".join(rows) + "\\n").encode()
+
+few, wide = range(1, 9), [*range(1, 2000, 7), 2**40, 2**53 + 1, 2**63 - 1]
+for algo, entry in STREAMING.items():
+    for loss, kind in LOSSES.items():
+        if entry.classifies_only and not kind.classifies:
+            continue
+        learner = make_learner(resolve(algo, loss, {}))
+        with suppress(Divergence):
+            for ids, scale in ((few, 1.0), (wide, 1.0), (few, 1e3), (wide, 1e150)):
+                data, block = text(ids, scale), Block()
+                Parser().parse(data, 0, len(data), block)
+                learner.learn(block)
+                learner.snapshot()
+                learner.snapshot(max_nonzeros=3)
+                learner = type(learner).from_state(learner.state())
 print("sound")
 """
 BEHIND_THE_END = """
@@ -43,7 +80,7 @@ def library(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with the parser alone, built to watch itself."""
+    """A copy of the project with parser and learner alone, built to watch themselves."""
     if not (library("libasan.so") and library("libubsan.so")):
         pytest.skip("this compiler has no sanitizers")
     if not all(map(importlib.util.find_spec, ("setuptools", "Cython"))):
@@ -56,7 +93,8 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path.stem not in BUILT:
             path.unlink()
     subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=folder, check=True,
+        [sys.executable, "setup.py", "-q", "build_ext", "--inplace", "-j", "2"],
+        cwd=folder, check=True,
         env={**environment({"STREAMLEARN_SANITIZE": "1"}), "PYTHONWARNINGS": "default"},
         capture_output=True, timeout=BUILD_SECONDS,
     )  # fmt: skip
@@ -78,8 +116,9 @@ def watched(root: Path, folder: Path, code: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
-def test_the_parser_does_nothing_undefined_over_mutated_lines(root, built):
-    result = watched(root, built, HUNT)
+@pytest.mark.parametrize("code", [HUNT, LEARN], ids=["mutated-lines", "every-algorithm"])
+def test_parser_and_learner_do_nothing_undefined(root, built, code):
+    result = watched(root, built, code)
     assert result.returncode == 0, result.stderr[-5000:]
     place, verdict = result.stdout.split()
     assert Path(place).is_relative_to(built)
