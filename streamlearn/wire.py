@@ -32,14 +32,18 @@ CODES = {
     "SEQ_GAP": "a batch before this one has not arrived; send again from `expected`",
     "STORAGE": "the state folder cannot be written; nothing was learned, predictions go on",
     "DIVERGED": "learning left the finite numbers and has stopped; predictions go on",
-    "STOPPING": "the daemon is shutting down; nothing was learned",
+    "MEMORY": "no memory to learn more, so learning has stopped; predictions go on",
+    "STOPPING": "the daemon is shutting down; send again when it is back",
     "AUTH": "this key may not do that",
     "INTERNAL": "a fault of the daemon; its log has more",
 }
 
 
 # Exit codes of a command that was refused so; 65 for all others.
-EXITS = {"INTERNAL": 70, "STORAGE": 74, "BUSY": 75, "STOPPING": 75, "BAD_VERSION": 76, "AUTH": 77}
+EXITS = {
+    "INTERNAL": 70, "MEMORY": 71, "STORAGE": 74, "BUSY": 75, "STOPPING": 75, "BAD_VERSION": 76,
+    "AUTH": 77,
+}  # fmt: skip
 
 
 class Refusal(StreamlearnError):

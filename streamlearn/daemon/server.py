@@ -27,7 +27,7 @@ from streamlearn import wire
 from streamlearn.daemon.commands import check_role, perform
 from streamlearn.daemon.guard import Guard
 from streamlearn.daemon.inbox import Inbox
-from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, refusal
+from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, ending, refusal
 from streamlearn.daemon.ledger import Ledger
 from streamlearn.daemon.limits import Limits
 from streamlearn.daemon.notify import Manager
@@ -49,7 +49,8 @@ JOB_BYTES = 1024  # what a request that waits takes besides its message
 LARGE = 1 << 16  # bytes of a reply beyond which it is lent
 LONGEST_ID = 128
 REBIND_SECONDS = 5.0
-DRAIN_SECONDS = 8.0  # after that, a stop sends back what is still queued
+ROWS = ("received", "learned", "skipped", "rejected", "duplicate")  # counters told in the end
+DRAIN_SECONDS = 6.0  # after that, a stop sends back what is still queued; it ends within 10
 
 
 @dataclass
@@ -228,6 +229,8 @@ class Server:
             self.flush()
             self.router.setsockopt(zmq.LINGER, 1000)  # the last replies
             self.close()
+        counts = vars(self.learning.ledger.counts)
+        log.info("rows: %s", " ".join(f"{name}={counts[name]}" for name in ROWS))
         if self.failure:
             raise self.failure
 
@@ -337,7 +340,7 @@ class Server:
     def hand(self, job: Learn | Ask) -> None:
         """To the learning thread, if there is room."""
         if self.stopping:
-            raise Refusal("STOPPING", "the daemon is shutting down; nothing was learned")
+            raise ending()
         if not self.inbox.has_room(job.size):
             raise self.busy_with(self.inbox)
         self.inbox.put(job)

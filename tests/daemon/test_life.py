@@ -9,6 +9,7 @@ import signal
 import socket as sockets
 import subprocess
 import sys
+import time
 
 import msgpack
 import pytest
@@ -195,7 +196,33 @@ def test_what_takes_too_long_to_drain_is_sent_back(serve):
         c.batches.clear()
     assert "the rest is sent back" in log
     assert 0 < acked < 31
-    assert f"stopped at {1 + 10_000 * acked} examples" in log
+    assert f" learned={1 + 10_000 * acked} " in log
+
+
+def test_sigterm_ends_in_time_and_the_next_start_learns_what_only_the_journal_has(serve, fitted):
+    """The batches are read and kept together; to learn them takes longer than a stop may."""
+    daemon = serve(*SLOW, *NEVER, "--state", "state")
+    text, count = b"0 1:1\n1 2:1\n" * 1000, 12
+    with daemon.client() as c, daemon.client() as other:
+        c.learn(WIDE)
+        for _ in range(count):
+            c.send({"text": text})
+        until(lambda: other.status()["queued"] >= count - 1)
+        begin = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        log = daemon.ended()
+        assert time.monotonic() - begin < 10.0
+        assert "the next start learns it" in log
+        assert "checkpoint of" not in log
+        daemon = serve("--state", "state", *NEVER, bind=daemon.endpoint)
+        assert f"recovered {1 + 2000 * count} examples" in daemon.wait_for("recovered")
+        c.flush()  # what was not answered is sent again
+        status = c.status()
+        assert status["t"] == status["learned"] == 1 + 2000 * count
+        assert status["duplicate"] > 0
+        assert adds_up(status)
+        model = c.snapshot()
+    assert model.to_bytes() == fitted(WIDE + text * count, *SLOW).to_bytes()
 
 
 def test_a_checkpoint_that_fails_in_the_end_is_told(serve, lines, tmp_path):
@@ -453,6 +480,22 @@ def test_an_ipc_path_that_cannot_be_is_told_without_a_guess(serve, path):
     log = serve(bind=path, listens=False).ended(69)
     assert f"cannot listen on {path}: " in log
     assert "another daemon" not in log
+
+
+def test_the_counters_are_logged_in_the_end_as_status_told_them(serve, lines):
+    daemon = serve()
+    with daemon.client() as c:
+        c.learn(b"".join(lines))
+        c.learn(b"+1 1:1\n1 2:x\n", on_error="skip")
+        with pytest.raises(Refusal, match="BAD_LINE"):
+            c.learn(b"1 x:1\n")
+        for _ in range(2):
+            c.request("learn", text=lines[0] + lines[1], client="anna", seq=1)
+        status = c.status()
+    parts = ("received", "learned", "skipped", "rejected", "duplicate")
+    assert [status[name] for name in parts] == [607, 603, 1, 1, 2]
+    told = " ".join(f"{name}={status[name]}" for name in parts)
+    assert daemon.stop().count(f"info: rows: {told}\n") == 1
 
 
 def test_json_lines_parse(serve, lines):
