@@ -14,7 +14,9 @@ import msgpack
 from streamlearn.errors import StreamlearnError
 
 OLDEST, NEWEST = 1, 1  # versions of the protocol that are spoken
-MAX_FEED = 1 << 20  # bytes of a message of the feed; of a peer that sends more no more is heard
+# Bytes of a message of the feed; of a peer that sends more no more is heard. ZeroMQ bounds what
+# waits on a connection in messages, so this bounds it in bytes.
+MAX_FEED = 1 << 16
 MAX_MESSAGE = 16 << 20  # bytes of a request, unless --max-message says otherwise
 HEAD = 4096  # bytes of a request in which the key of its text is looked for
 REMEMBERED = 64  # acks kept for each client: its largest window of unanswered batches

@@ -392,6 +392,11 @@ class Learning:
             return Refusal("STORAGE", f"{self.keeper.trouble}; restart the daemon")
         return None
 
+    @property
+    def ended(self) -> bool:
+        """Whether there is trouble; for the poll thread, which asks often."""
+        return bool(self.ledger.stopped or (self.keeper and self.keeper.trouble))
+
     # ---- models ----------------------------------------------------------------------------------
 
     def publish(self) -> Published:

@@ -10,6 +10,7 @@ import socket as sockets
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -238,6 +239,28 @@ def test_a_checkpoint_that_fails_in_the_end_is_told(serve, lines, tmp_path):
     assert "what was learned last is not saved" in daemon.ended(code=74)
 
 
+def test_a_flood_of_the_feed_does_not_keep_it_from_ending(serve):
+    daemon = serve()
+    code = """
+import sys, zmq
+push = zmq.Context().socket(zmq.PUSH)
+push.connect(sys.argv[1])
+while True:
+    push.send(b"1 1:1 2:1\\n")
+"""
+    flood = subprocess.Popen([sys.executable, "-c", code, daemon.endpoints["feed"]])
+    try:
+        with daemon.client() as c:
+            until(lambda: c.status()["t"] > 10_000)
+        begin = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        daemon.ended()
+        assert time.monotonic() - begin < 10.0
+    finally:
+        flood.kill()
+        flood.wait()
+
+
 # ---- SIGHUP --------------------------------------------------------------------------------------
 
 
@@ -274,6 +297,25 @@ def test_sighup_changes_how_much_is_logged(serve, tmp_path):
     with daemon.client() as c:
         until(lambda: c.config()["log_level"] == "error")
     assert "stopping" not in daemon.stop()
+
+
+def test_sighup_during_a_recovery_waits_until_somebody_listens(serve):
+    daemon = serve(*SLOW, *NEVER, "--state", "state")
+    with daemon.client() as c:
+        c.learn(WIDE)
+        c.learn(b"0 1:1\n1 2:1\n" * 1000)
+    daemon.process.kill()
+    daemon.ended(-signal.SIGKILL)
+    daemon = serve("--state", "state", listens=False)
+    blocked = Path("/proc", str(daemon.process.pid), "status")
+    mask = 1 << (signal.SIGHUP - 1)
+    until(lambda: int(blocked.read_text().split("SigBlk:")[1].split()[0], 16) & mask)
+    daemon.signal(signal.SIGHUP)
+    assert "requests on" not in "".join(daemon.log)
+    daemon.listen()
+    daemon.wait_for("SIGHUP: reading the settings again")
+    with daemon.client() as c:
+        assert c.status()["t"] == 2001
 
 
 def test_sighup_without_a_file_changes_nothing(serve):
