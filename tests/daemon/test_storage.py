@@ -27,6 +27,7 @@ from streamlearn.errors import CannotCreate
 from streamlearn.training import Training
 from streamlearn.wire import Refusal
 
+SOON = 5.0  # seconds for a start that is refused: a second, on a machine with nothing else to do
 FAILURES = [
     ("write", errno.ENOSPC),
     ("write", errno.EIO),
@@ -335,20 +336,21 @@ def obey_modes() -> None:
 def test_a_folder_that_cannot_be_written_ends_the_start_with_73(serve, tmp_path):
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "state", Path("/proc/state")):
-        log = serve("--state", place, listens=False).ended(73)
+        log = serve("--state", place, listens=False).ended(73, SOON)
         assert f"{place}: cannot keep state there: " in log
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
-        log = serve("--state", folder, listens=False, preexec_fn=obey_modes).ended(73)
+        log = serve("--state", folder, listens=False, preexec_fn=obey_modes).ended(73, SOON)
         assert f"{folder}: cannot keep state there: Permission denied" in log
-        log = serve("--state", f"{folder}/new", listens=False, preexec_fn=obey_modes).ended(73)
+        new = serve("--state", f"{folder}/new", listens=False, preexec_fn=obey_modes)
+        log = new.ended(73, SOON)
         assert "cannot keep state there: Permission denied" in log
         os.chmod(folder, 0o755)
 
 
 def test_a_second_daemon_is_refused_and_told_of_the_first(serve, tmp_path):
     first = serve("--state", tmp_path / "state")
-    log = serve("--state", tmp_path / "state", listens=False).ended(75)
+    log = serve("--state", tmp_path / "state", listens=False).ended(75, SOON)
     assert f"in use by the daemon with process id {first.process.pid};" in log
     first.process.kill()
     first.ended(-signal.SIGKILL)
