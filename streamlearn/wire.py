@@ -14,7 +14,7 @@ import msgpack
 from streamlearn.errors import StreamlearnError
 
 OLDEST, NEWEST = 1, 1  # versions of the protocol that are spoken
-# Bytes of a message of the feed; of a peer that sends more no more is heard. ZeroMQ bounds what
+# Bytes of a message of the feed; a peer that sends an eighth more is cut off. ZeroMQ bounds what
 # waits on a connection in messages, so this bounds it in bytes.
 MAX_FEED = 1 << 16
 MAX_MESSAGE = 16 << 20  # bytes of a request, unless --max-message says otherwise

@@ -179,8 +179,9 @@ class Server:
         socket = self.context.socket(kind)
         if self.guard:
             self.guard.lock(socket, name)
-        # A peer that sends more is cut off; what is a little too large gets an answer.
-        socket.maxmsgsize = wire.MAX_FEED if kind == zmq.PULL else self.max_message + (1 << 20)
+        # A peer that sends more is cut off, without a word: what is a little too large is heard.
+        more = wire.MAX_FEED + (1 << 13) if kind == zmq.PULL else self.max_message + (1 << 20)
+        socket.maxmsgsize = more
         socket.linger = 0
         socket.handshake_ivl = 5000
         # With a domain, libzmq refuses peers of ZMTP 1 and 2, for which any text at the port is

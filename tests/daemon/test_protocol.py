@@ -494,7 +494,7 @@ def test_who_says_nothing_is_hung_up_on(daemon):
 
 # Of requests, feed and publish; None where a socket has no use for it.
 SETTINGS = {
-    zmq.MAXMSGSIZE: (LIMIT + (1 << 20), 1 << 16, LIMIT + (1 << 20)),
+    zmq.MAXMSGSIZE: (LIMIT + (1 << 20), 72 << 10, LIMIT + (1 << 20)),
     zmq.RCVHWM: (256, 1000, None),
     zmq.SNDHWM: (1000, None, 8),
     zmq.LINGER: (0, 0, 0),
