@@ -140,14 +140,22 @@ class Client(Conversation):
         return self.greet()["max_message"] // 2
 
     def feed(self, text: str | bytes) -> None:
-        """Lines for the feed: not acknowledged. Blocks while the daemon's queue is full."""
+        """Lines for the feed: not acknowledged. Blocks while the daemon's queue is full.
+
+        A line beyond 64 KiB is refused: `learn` takes it.
+        """
         lines = as_bytes(text, "feed")
         if self.feeder is None:
             self.feeder = self.opened(zmq.PUSH)
             self.feeder.sndtimeo = int(1000 * self.timeout)
             self.feeder.connect(self.place("feed"))
-        for body in text_bodies([lines], self.room()):
-            self.check_size(len(body["text"]), {**body, "name": "feed"}, wire.MAX_FEED)
+        for body in text_bodies([lines], wire.MAX_FEED):
+            if len(body["text"]) > wire.MAX_FEED:
+                raise wire.Refusal(
+                    "TOO_LARGE",
+                    f"feed:{body['line']}: a line of {len(body['text']):,d} bytes; the feed takes "
+                    f"{wire.MAX_FEED:,d}: use learn",
+                )
             try:
                 self.feeder.send(body["text"])
             except zmq.Again:

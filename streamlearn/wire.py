@@ -14,7 +14,9 @@ import msgpack
 from streamlearn.errors import StreamlearnError
 
 OLDEST, NEWEST = 1, 1  # versions of the protocol that are spoken
-MAX_FEED = 1 << 20  # bytes of a message of the feed; of a peer that sends more no more is heard
+# Bytes of a message of the feed; a peer that sends an eighth more is cut off. ZeroMQ bounds what
+# waits on a connection in messages, so this bounds it in bytes.
+MAX_FEED = 1 << 16
 MAX_MESSAGE = 16 << 20  # bytes of a request, unless --max-message says otherwise
 HEAD = 4096  # bytes of a request in which the key of its text is looked for
 REMEMBERED = 64  # acks kept for each client: its largest window of unanswered batches
@@ -32,14 +34,18 @@ CODES = {
     "SEQ_GAP": "a batch before this one has not arrived; send again from `expected`",
     "STORAGE": "the state folder cannot be written; nothing was learned, predictions go on",
     "DIVERGED": "learning left the finite numbers and has stopped; predictions go on",
-    "STOPPING": "the daemon is shutting down; nothing was learned",
+    "MEMORY": "no memory to learn more, so learning has stopped; predictions go on",
+    "STOPPING": "the daemon is shutting down; send again when it is back",
     "AUTH": "this key may not do that",
     "INTERNAL": "a fault of the daemon; its log has more",
 }
 
 
 # Exit codes of a command that was refused so; 65 for all others.
-EXITS = {"INTERNAL": 70, "STORAGE": 74, "BUSY": 75, "STOPPING": 75, "BAD_VERSION": 76, "AUTH": 77}
+EXITS = {
+    "INTERNAL": 70, "MEMORY": 71, "STORAGE": 74, "BUSY": 75, "STOPPING": 75, "BAD_VERSION": 76,
+    "AUTH": 77,
+}  # fmt: skip
 
 
 class Refusal(StreamlearnError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import gettempdir
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def serve(args: argparse.Namespace, given: dict[str, Any], log: logging.Logger) -> None:
     check_places(given)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # it waits until we listen
     share_heap()
     if warning := allow_files(value(given, "max_clients")):
         log.warning(warning)

@@ -17,7 +17,7 @@ from streamlearn.daemon.batches import rows_of
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.ledger import Entry, Ledger
 from streamlearn.engine.block import Block
-from streamlearn.errors import StreamlearnError
+from streamlearn.errors import IoFailure, StreamlearnError
 from streamlearn.multiclass import AnyModel
 from streamlearn.wire import Refusal
 
@@ -26,7 +26,8 @@ log = logging.getLogger("streamlearn")
 GROUP_BYTES = 1 << 18  # read, then learned, then answered together: few turns of the GIL, still L2
 KEPT_BYTES, KEPT_BATCHES = 8 << 20, 64  # kept together in the journal
 QUIET_SECONDS = 0.05
-RETRY_SECONDS = 10.0  # until a full journal asks again for a checkpoint that failed
+RETRY_SECONDS = 10.0  # until a checkpoint or a publication that failed is tried again
+STRETCH_SECONDS = 0.5  # of learning, after which it is asked whether time is up
 
 Answer = Callable[[dict[str, Any]], None]
 
@@ -128,7 +129,10 @@ class Learning:
         self.checkpointed_t: int | None = None
         self.saved_batches = ledger.counts.batches
         self.hurried = False  # whether what is queued shall be sent back, not learned
+        self.behind = False  # whether the journal holds batches that there was no time to learn
+        self.pace = 2000.0  # rows a second, as it was last
         self.published_at = self.checkpointed_at = self.retry_at = time.monotonic()
+        self.publish_after = 0.0  # when a publication that failed is tried again
         self.snapshot_seconds = 0.0
         self.blocks: list[Block] = []
         self.figures: dict[str, Any] = {}
@@ -147,10 +151,15 @@ class Learning:
             patience = self.keep_up(quiet=job is None)
 
     def stop(self) -> dict[str, Any]:
-        """The last job: a checkpoint, if there is where to, then the end of the thread."""
+        """The last job: a checkpoint, if there is where to, then the end of the thread.
+
+        None of what is behind its journal: the next start learns the rest from there.
+        """
         self.stopping = True
-        if self.unsaved and not self.trouble:
+        if self.unsaved and not self.trouble and not self.behind:
             return self.checkpoint()
+        if self.behind and self.keeper:
+            log.warning("what was not learned in time is in the journal: the next start learns it")
         return {"t": self.ledger.t}
 
     @property
@@ -160,7 +169,7 @@ class Learning:
 
     def keep_up(self, quiet: bool = False) -> float | None:
         """Publish and save what is due; the seconds until something is due though nothing comes."""
-        if self.stopping or self.trouble:
+        if self.stopping or self.trouble or self.behind:
             return None
         due = [self.keeper.tend()] if self.keeper else []
         if self.trouble:  # what was to be synced could not be
@@ -169,9 +178,11 @@ class Learning:
             return None
         now, fresh = time.monotonic(), self.ledger.t - self.published.model.t
         if fresh:
-            when = self.next_publication(now, fresh, quiet)
+            when = max(self.next_publication(now, fresh, quiet), self.publish_after)
             if now >= when:
-                self.publish()
+                self.renew()
+                if self.publish_after > now:
+                    due.append(self.publish_after - now)
             else:
                 due.append(when - now)
         if (saving := self.next_checkpoint()) is not None:
@@ -212,13 +223,35 @@ class Learning:
             self.training.forget_labels(settled)
         for group in groups:
             before = self.ledger.t
-            learned = -1 if lost else self.ledger.learn(group.block, group.name)
+            learned = -1 if lost else self.learn_group(group)
             done: list[tuple[Learn | Ask, dict[str, Any]]] = []
             for reading in group.readings:
                 done.append((reading.job, self.finish(reading, lost, before, learned)))
                 if self.keeper:
                     self.keeper.reach("after-apply")
             self.answer(done)
+
+    def learn_group(self, group: Group) -> int:
+        """How many of its rows were learned: all, unless learning ends or time is up.
+
+        In stretches of bounded time, which gives the same bits: some algorithms take seconds for
+        a batch, and a stop must not wait for that.
+        """
+        block, done = group.block, 0
+        while not self.hurried:
+            stop = min(done + max(int(self.pace * STRETCH_SECONDS), 1), len(block))
+            part = block if stop - done == len(block) else block.part(done, stop)
+            begin = time.monotonic()
+            learned = self.ledger.learn(part, group.name)
+            if learned < stop - done:
+                return done + learned
+            if learned:
+                self.pace = learned / max(time.monotonic() - begin, 1e-6)
+            done = stop
+            if done == len(block):
+                return done
+        self.behind = self.behind or any(reading.entry for reading in group.readings)
+        return done or -1  # -1: an empty batch was not reached, either
 
     def read_waiting(self, job: Learn | None) -> list[Group]:
         """The batches that wait, in groups: one, or all that can be kept together."""
@@ -266,7 +299,7 @@ class Learning:
             if self.trouble:
                 raise self.trouble
             if self.hurried:
-                raise Refusal("STOPPING", "the daemon is shutting down; nothing was learned")
+                raise ending()
             if client is not None and not self.ledger.sessions.is_next(
                 client, seq, ahead.get(client)
             ):
@@ -303,6 +336,9 @@ class Learning:
             what = f"the journal cannot be written: {error.strerror}"
             log.error("%s", what)
             self.lost = Refusal("STORAGE", f"{what}; nothing was learned")
+        except MemoryError:  # before anything was written
+            log.error("no memory for what the journal shall keep")
+            self.lost = Refusal("TOO_LARGE", "no memory to keep this batch; nothing was learned")
         return self.lost
 
     def finish(
@@ -316,13 +352,15 @@ class Learning:
                     raise refused
                 before = self.ledger.sessions.answer(request["client"], request["seq"])
                 if before is None:  # its first copy is in this group and came to nothing
-                    raise lost or self.trouble or Refusal("BAD_REQUEST", "not known any more")
+                    raise lost or self.trouble or self.postponed
                 self.ledger.repeated(before)
                 if before.refusal:
                     raise Refusal("BAD_LINE", before.refusal, **before.reply(duplicate=True))
                 return before.reply(duplicate=True)
             if lost:
                 raise lost
+            if self.behind and entry.rows.stop > learned and not self.ledger.stopped:
+                raise self.postponed
             ack = self.ledger.enter(entry, before, learned)
             if refused:
                 raise Refusal(refused.code, refused.message, **ack.reply(), **refused.details)
@@ -330,17 +368,34 @@ class Learning:
             return refusal(error)
         return ack.reply(errors=entry.rows.errors) if entry.rows.errors else ack.reply()
 
+    @property
+    def postponed(self) -> Refusal:
+        """For a batch that was read, but not learned in time."""
+        if self.keeper is None:
+            return ending()
+        return Refusal(
+            "STOPPING",
+            "the daemon is shutting down; this batch is in its journal, the next start learns it",
+            kept=True,
+        )
+
     def ask(self, job: Ask) -> None:
-        self.answer([(job, answered(job))])
+        late = self.hurried and job.what != self.stop
+        self.answer([(job, refusal(ending()) if late else answered(job))])
 
     @property
     def trouble(self) -> Refusal | None:
         """Why nothing can be learned any more, if so."""
         if self.ledger.stopped:
-            return Refusal("DIVERGED", self.ledger.stopped)
+            return self.ledger.stopped.refusal()
         if self.keeper and self.keeper.trouble:
             return Refusal("STORAGE", f"{self.keeper.trouble}; restart the daemon")
         return None
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is trouble; for the poll thread, which asks often."""
+        return bool(self.ledger.stopped or (self.keeper and self.keeper.trouble))
 
     # ---- models ----------------------------------------------------------------------------------
 
@@ -354,8 +409,16 @@ class Learning:
         self.announce(self.published)
         return self.published
 
+    def renew(self) -> None:
+        """Publish because it is time; without the memory for that, the last model stays."""
+        try:
+            self.publish()
+        except MemoryError as error:
+            self.publish_after = time.monotonic() + RETRY_SECONDS
+            log.error("no memory to publish a model: %s; the one of before is served", error)
+
     def live(self) -> AnyModel:
-        """The model of this very moment; after a divergence the last good one."""
+        """The model of this very moment; when learning has ended the last good one."""
         if self.ledger.t == self.published.model.t or self.ledger.stopped:
             return self.published.model
         return self.publish().model
@@ -365,7 +428,7 @@ class Learning:
         if not options:
             return self.live()
         if self.ledger.stopped:
-            raise Refusal("DIVERGED", self.ledger.stopped)
+            raise self.ledger.stopped.refusal()
         return self.training.model(**{"max_nonzeros": self.max_nonzeros, **options})
 
     def checkpoint(self) -> dict[str, Any]:
@@ -374,8 +437,13 @@ class Learning:
             raise Refusal("STORAGE", "the daemon runs without a state folder; start with --state")
         if self.trouble:
             raise self.trouble
+        if self.behind:  # it would claim batches of the journal that are not in it
+            raise ending()
         start, t = time.monotonic(), self.ledger.t
-        path = self.keeper.checkpoint(self.ledger)
+        try:
+            path = self.keeper.checkpoint(self.ledger)
+        except MemoryError as error:
+            raise IoFailure(f"no memory for a checkpoint: {error}") from error
         self.checkpointed_t, self.checkpointed_at = t, time.monotonic()
         self.saved_batches = self.ledger.counts.batches
         log.info("checkpoint of %d examples: %s (%.2f s)", t, path, self.checkpointed_at - start)
@@ -414,6 +482,10 @@ class Learning:
             "healthy": trouble is None,
             "trouble": trouble and trouble.message,
         }
+
+
+def ending() -> Refusal:
+    return Refusal("STOPPING", "the daemon is shutting down; nothing was learned")
 
 
 def refusal(error: Refusal) -> dict[str, Any]:

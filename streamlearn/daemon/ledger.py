@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamlearn.daemon.batches import Rows
 from streamlearn.daemon.sessions import Ack, Sessions
@@ -40,6 +40,20 @@ class Entry:
     negative: float | None = None  # how the data writes the negative class, once it is known
 
 
+@dataclass(frozen=True)
+class End:
+    """Why learning has ended: a code of the protocol, and a sentence."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+    def refusal(self, **details: int) -> Refusal:
+        return Refusal(self.code, self.message, **details)
+
+
 @dataclass
 class Ledger:
     """Everything that going on depends on."""
@@ -47,7 +61,7 @@ class Ledger:
     training: Training
     sessions: Sessions = field(default_factory=Sessions)
     counts: Counts = field(default_factory=Counts)
-    stopped: str | None = None  # why learning has ended for good, if it has
+    stopped: End | None = None  # why learning has ended for good, if it has
 
     @property
     def t(self) -> int:
@@ -56,18 +70,24 @@ class Ledger:
     def learn(self, block: Block, name: str) -> int:
         """Learn a block of the rows of any number of batches, to be entered one by one behind that.
 
-        Returns how many rows were learned: less than all after a divergence, which ends learning,
-        and -1 when it had ended before.
+        Returns how many rows were learned: less than all after a divergence or where memory ran
+        out, which ends learning, and -1 when it had ended before.
         """
         if self.stopped:
             return -1
         before = self.t
         try:
             self.training.learn_rows(block, name)
+            return len(block)
         except Divergence as error:
-            self.stopped = str(error)
-            log.critical("learning has stopped: %s. Predictions go on", error)
-        return self.t - before
+            self.stopped = End("DIVERGED", str(error))
+        except MemoryError as error:
+            # The engine asks for memory before it learns, so most often none of the rows is in.
+            # Where it came in between, the learner may be half changed: it is never read again.
+            why = f"{name}: {error or 'no memory'}; give the daemon more and restart it"
+            self.stopped = End("MEMORY", why)
+        log.critical("learning has stopped: %s. Predictions go on", self.stopped)
+        return max(self.t - before, 0)
 
     def enter(self, entry: Entry, before: int, learned: int) -> Ack:
         """Count a batch and note its ack, or refuse it if it has rows that were not learned.
@@ -77,7 +97,7 @@ class Ledger:
         counts, rows = self.counts, entry.rows
         t = before + rows.stop
         if self.stopped and rows.first > learned:
-            raise Refusal("DIVERGED", self.stopped)  # its turn did not come
+            raise self.stopped.refusal()  # its turn did not come
         counts.batches += 1
         if entry.rejected:
             counts.received += entry.rejected
@@ -86,9 +106,10 @@ class Ledger:
         else:
             counts.received += rows.total
             if self.stopped and rows.stop > learned:
-                counts.learned += learned - rows.first
-                counts.rejected += rows.total - (learned - rows.first)
-                raise Refusal("DIVERGED", self.stopped)
+                good = learned - rows.first
+                counts.learned += good
+                counts.rejected += rows.total - good
+                raise self.stopped.refusal(learned=good, rejected=rows.total - good)
             counts.learned += rows.good
             counts.skipped += rows.bad
             self.training.counters["bad_lines"] += rows.bad
@@ -105,8 +126,12 @@ class Ledger:
             parser.settle(entry.negative)
         before = self.t
         learned = self.learn(entry.rows.block, "journal")
-        with suppress(Refusal):  # a divergence: it ended so the first time, too
+        with suppress(Refusal):  # it ended so the first time, too
             self.enter(entry, before, learned)
+        if learned >= 0 and self.stopped and self.stopped.code == "MEMORY":
+            # What was learned up to here is built again, since nothing can be read out of this
+            # learner; there is no room for both.
+            self.training.learner = replace(self.training, learner=None).learner
 
     def repeated(self, ack: Ack) -> None:
         """A batch that had been answered before came again."""

@@ -52,6 +52,14 @@ class Limits:
             raise self.wait(what, (1.0 - peer.credit) / self.rate)
         peer.credit -= size
 
+    def refused(self, who: Hashable, size: int, now: float) -> Refusal | None:
+        """Why a request is one too many, if it is."""
+        try:
+            self.admit(who, size, now)
+        except Refusal as error:
+            return error
+        return None
+
     def lend(self, who: Hashable, size: int, now: float) -> None:
         """A large reply. Nobody tells whether the peer reads, so that it gets only so many at once.
 

@@ -27,7 +27,7 @@ from streamlearn import wire
 from streamlearn.daemon.commands import check_role, perform
 from streamlearn.daemon.guard import Guard
 from streamlearn.daemon.inbox import Inbox
-from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, refusal
+from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, ending, refusal
 from streamlearn.daemon.ledger import Ledger
 from streamlearn.daemon.limits import Limits
 from streamlearn.daemon.notify import Manager
@@ -49,7 +49,10 @@ JOB_BYTES = 1024  # what a request that waits takes besides its message
 LARGE = 1 << 16  # bytes of a reply beyond which it is lent
 LONGEST_ID = 128
 REBIND_SECONDS = 5.0
-DRAIN_SECONDS = 8.0  # after that, a stop sends back what is still queued
+ROWS = ("received", "learned", "skipped", "rejected", "duplicate")  # counters told in the end
+PAUSE_SECONDS = 1.0  # until the feed is read again after lines of it could not be kept
+LAST_SECONDS = 1.0  # of reading what the feed had brought when a stop came
+DRAIN_SECONDS = 6.0  # after that, a stop sends back what is still queued; it ends within 10
 
 
 @dataclass
@@ -92,7 +95,8 @@ class Server:
         self.counting = threading.Lock()
         self.began = time.time()
         self.busy = self.bad_frames = self.lost_replies = self.requests_seen = 0
-        self.predictions = self.feed_messages = self.feed_skipped = 0
+        self.predictions = self.feed_messages = self.feed_skipped = self.feed_lost = 0
+        self.feed_at = 0.0  # when the feed may be read again
         self.rates: deque[tuple[float, int]] = deque(maxlen=12)
         self.stopping: float | None = None  # when to stop draining
         self.stop_answers: list[Answer] = []
@@ -175,8 +179,9 @@ class Server:
         socket = self.context.socket(kind)
         if self.guard:
             self.guard.lock(socket, name)
-        # A peer that sends more is cut off; what is a little too large gets an answer.
-        socket.maxmsgsize = wire.MAX_FEED if kind == zmq.PULL else self.max_message + (1 << 20)
+        # A peer that sends more is cut off, without a word: what is a little too large is heard.
+        more = wire.MAX_FEED + (1 << 13) if kind == zmq.PULL else self.max_message + (1 << 20)
+        socket.maxmsgsize = more
         socket.linger = 0
         socket.handshake_ivl = 5000
         # With a domain, libzmq refuses peers of ZMTP 1 and 2, for which any text at the port is
@@ -190,7 +195,7 @@ class Server:
             socket.router_handover = 0
             socket.rcvhwm, socket.sndhwm = 256, 1000
         elif kind == zmq.PULL:
-            socket.rcvhwm = 1000
+            socket.rcvhwm = 1000  # at 250 lines of one message each came 10 % slower
         elif kind == zmq.XPUB:
             socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # each subscriber gets a whole model first
             socket.sndhwm = 8  # models; who misses one is told by the next, and asks for all of it
@@ -228,6 +233,8 @@ class Server:
             self.flush()
             self.router.setsockopt(zmq.LINGER, 1000)  # the last replies
             self.close()
+        counts = vars(self.learning.ledger.counts)
+        log.info("rows: %s", " ".join(f"{name}={counts[name]}" for name in ROWS))
         if self.failure:
             raise self.failure
 
@@ -254,11 +261,11 @@ class Server:
         poller.register(self.router, zmq.POLLIN)
         watched = False  # whether the feed is in the poller
         while not self.finished:
-            readable = self.inbox.has_room(FEED_BYTES) and not self.stopping
+            readable = self.takes_feed
             if readable != watched:
                 (poller.register if readable else poller.unregister)(self.feed)
                 watched = readable
-            ready = dict(poller.poll(int(1000 * min(1.0, self.options.manager.seconds or 1.0))))
+            ready = dict(poller.poll(self.patience))
             if self.wake_in in ready:
                 self.wake_in.recv()
                 self.awake = False
@@ -270,6 +277,23 @@ class Server:
             if signals.reader.fileno() in ready:
                 signals.handle()
             self.tick()
+
+    @property
+    def takes_feed(self) -> bool:
+        """Nobody is told what became of a line: it stays with its sender while it would be lost."""
+        return (
+            self.inbox.has_room(FEED_BYTES)
+            and not self.stopping
+            and not self.learning.ended
+            and time.monotonic() >= self.feed_at
+        )
+
+    @property
+    def patience(self) -> int:
+        """Milliseconds to wait for something to happen."""
+        seconds = min(1.0, self.options.manager.seconds or 1.0)
+        pause = self.feed_at - time.monotonic()
+        return int(1000 * (min(seconds, pause + 0.001) if pause > 0.0 else seconds))
 
     def tick(self) -> None:
         now = time.monotonic()
@@ -304,6 +328,10 @@ class Server:
         """[peer, (empty,) request]: do it, or queue it, or say why not."""
         who = self.guard.who(frame) if self.guard else None
         body, number = frame.buffer, None
+        # Whatever it is, it is charged for; who is turned away is told so under the request's id.
+        too_many = self.limits.refused(
+            who.name if who else route[0], len(body), time.monotonic()
+        )
         try:
             if parts != len(route) + 1:
                 raise Refusal("BAD_REQUEST", "a request is one frame, behind an empty one or not")
@@ -320,7 +348,8 @@ class Server:
                 raise Refusal(
                     "BAD_REQUEST", f"'id' is a whole number or a string of up to {LONGEST_ID}"
                 )
-            self.limits.admit(who.name if who else route[0], len(body), time.monotonic())
+            if too_many:
+                raise too_many
             if self.guard:
                 check_role(request.get("do"), who)
             answer = partial(self.answer, route, number)
@@ -337,7 +366,7 @@ class Server:
     def hand(self, job: Learn | Ask) -> None:
         """To the learning thread, if there is room."""
         if self.stopping:
-            raise Refusal("STOPPING", "the daemon is shutting down; nothing was learned")
+            raise ending()
         if not self.inbox.has_room(job.size):
             raise self.busy_with(self.inbox)
         self.inbox.put(job)
@@ -397,8 +426,10 @@ class Server:
         text = b"\n".join(lines)
         if b"\n\n" in text:  # messages that end their lines themselves
             text = b"".join([x if x.endswith(b"\n") else x + b"\n" for x in lines])
+        if self.limits.rate:  # all senders together are one client, who waits
+            self.feed_at = time.monotonic() + size / self.limits.rate
         request = {"text": text, "on_error": "skip", "name": "feed"}
-        self.inbox.put(Learn(request, len(text), self.note_feed))
+        self.inbox.put(Learn(request, len(text), partial(self.note_feed, text)))
 
     def take_guarded(self, flags: int) -> bytes:
         """A message of the feed; empty if its sender is no longer on the list."""
@@ -407,13 +438,21 @@ class Server:
         who = self.guard.who(frame)
         return frame.bytes if who and who.may("learn") else b""
 
-    def note_feed(self, reply: dict[str, Any]) -> None:
-        """Nobody waits for it: what was bad is logged at 1, 10, 100, ..."""
-        bad, before = reply.get("skipped", 0), self.feed_skipped
-        self.feed_skipped += bad
-        if bad and (before == 0 or len(str(before)) < len(str(self.feed_skipped))):
-            message = reply["errors"][0]["message"]
-            log.warning("%s; skipped (%d so far)", message, self.feed_skipped)
+    def note_feed(self, text: bytes, reply: dict[str, Any]) -> None:
+        """Nobody waits for it: what was bad or lost is logged at 1, 10, 100, ..."""
+        if bad := reply.get("skipped", 0):
+            before, self.feed_skipped = self.feed_skipped, self.feed_skipped + bad
+            if has_grown(before, self.feed_skipped):
+                message = reply["errors"][0]["message"]
+                log.warning("%s; skipped (%d so far)", message, self.feed_skipped)
+        if "code" in reply and not reply.get("kept"):
+            self.feed_at = time.monotonic() + PAUSE_SECONDS
+            # Of the batch in which learning ended the rows are counted, as rejected.
+            lost = 0 if "rejected" in reply else sum(map(bool, map(bytes.strip, text.split(b"\n"))))
+            before, self.feed_lost = self.feed_lost, self.feed_lost + lost
+            if has_grown(before, self.feed_lost):
+                message = reply["message"]
+                log.error("%d lines of the feed are lost so far: %s", self.feed_lost, message)
         self.wake()  # there may be room again
 
     # ---- stopping --------------------------------------------------------------------------------
@@ -426,7 +465,8 @@ class Server:
             return
         log.info("stopping: %s", why)
         self.options.manager.tell("STOPPING=1")
-        while self.feed.poll(0) and self.inbox.has_room(FEED_BYTES):
+        end = time.monotonic() + LAST_SECONDS  # whoever goes on sending shall not keep us
+        while self.feed.poll(0) and self.inbox.has_room(FEED_BYTES) and time.monotonic() < end:
             self.take_feed()  # what had arrived
         self.stopping = time.monotonic() + DRAIN_SECONDS
         self.inbox.put(Ask(self.learning.stop, 0, self.stopped))
@@ -453,6 +493,7 @@ class Server:
             "requests": self.requests_seen,
             "predictions": self.predictions,
             "feed_messages": self.feed_messages,
+            "feed_lost": self.feed_lost,
             "bad_frames": self.bad_frames,
             "busy": self.busy + self.limits.turned_away,
             "lost_replies": self.lost_replies,
@@ -469,6 +510,11 @@ class Server:
 
 def packed(number: Any, reply: dict[str, Any]) -> bytes:
     return wire.pack({"v": wire.NEWEST, "id": number, "ok": "code" not in reply, **reply})
+
+
+def has_grown(before: int, now: int) -> bool:
+    """Whether a count has a digit more, so that it is logged now and then."""
+    return now > 0 and (before == 0 or len(str(before)) < len(str(now)))
 
 
 def is_short(text: Any) -> bool:
@@ -511,6 +557,7 @@ class Signals:
             number: signal.signal(number, lambda *_: None)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         }
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one may have come meanwhile
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -84,9 +84,9 @@ class Daemon:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def ended(self, code: int = 0) -> str:
+    def ended(self, code: int = 0, within: float = PATIENCE) -> str:
         """Wait for its end; the whole log."""
-        assert self.process.wait(PATIENCE) == code, "\n".join(self.log)
+        assert self.process.wait(within) == code, "\n".join(self.log)
         self.reader.join(PATIENCE)
         text = "\n".join(self.log)
         unsurprised(text)

@@ -8,6 +8,10 @@ import scipy.sparse
 import zmq
 
 from daemon.conftest import adds_up, status_when
+from streamlearn.catalogue import resolve
+from streamlearn.daemon.ledger import End, Ledger
+from streamlearn.daemon.server import Options, Server
+from streamlearn.training import Training
 from streamlearn.wire import Refusal
 
 
@@ -212,6 +216,56 @@ def test_divergence_stops_learning_but_not_predictions(serve, rows):
         assert np.isfinite(c.margins("0 1:1\n")).all()
         assert (c.margins("0 1:1\n", live=True) == before).all()
     daemon.wait_for("learning has stopped")
+
+
+def test_lines_of_the_feed_are_counted_logged_and_not_read_when_learning_has_stopped(serve):
+    daemon = serve("--algo", "sgd", "--loss", "squared", "--t0", "0", "--l2", "1e-9")
+    wild = b"".join(b"%d 1:99999.%d\n" % (i, i) for i in range(1, 300))
+    with daemon.client() as c, zmq.Context() as context, context.socket(zmq.PUSH) as push:
+        push.linger = 0
+        push.connect(daemon.endpoints["feed"])
+        push.send(b"1 1:1\n" * 5)
+        status_when(c, lambda status: status["t"] == 5)
+        push.send(wild)
+        for _ in range(200):
+            push.send(b"1 1:1\n" * 1000)
+        status_when(c, lambda status: not status["healthy"])
+
+        def all_told(status):
+            taken = 5 + 299 + 1000 * (status["feed_messages"] - 2)
+            return taken == status["received"] + status["feed_lost"]
+
+        status = status_when(c, all_told)
+        assert adds_up(status)
+        for _ in range(100):
+            push.send(b"1 1:1\n")
+        assert c.ping()
+        assert c.status()["feed_messages"] == status["feed_messages"]
+    daemon.wait_for("learning has stopped")
+
+
+def test_lines_of_the_feed_that_cannot_be_kept_are_counted_and_logged(tmp_path):
+    """By a server without its threads: the disk is full, then it is not."""
+    options = Options(*[[f"ipc://{tmp_path}/{name}"] for name in ("requests", "feed", "publish")])
+    server = Server(Ledger(Training(resolve("averagesl", "logistic", {}))), options)
+    try:
+        assert server.takes_feed
+        text = b"1 1:1\n\n-1 2:1\n"
+        full = {"code": "STORAGE", "message": "the journal cannot be written"}
+        server.note_feed(text, full)
+        assert server.feed_lost == 2
+        assert not server.takes_feed  # for a moment
+        assert 0 < server.patience <= 1001
+        server.note_feed(text, {**full, "code": "STOPPING", "kept": True})
+        server.note_feed(text, {**full, "code": "DIVERGED", "learned": 1, "rejected": 1})
+        assert server.status()["feed_lost"] == 2
+        server.feed_at = 0.0
+        server.note_feed(text, {"t": 2, "learned": 2, "skipped": 0, "rejected": 0})
+        assert server.takes_feed
+        server.learning.ledger.stopped = End("MEMORY", "no memory")
+        assert not server.takes_feed
+    finally:
+        server.context.destroy(linger=0)
 
 
 def test_every_batch_taken_is_answered(serve, lines):

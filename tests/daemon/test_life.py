@@ -9,6 +9,8 @@ import signal
 import socket as sockets
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -16,8 +18,11 @@ import zmq
 
 from daemon.conftest import PATIENCE, adds_up, environment, published_first, until
 from streamlearn import container
-from streamlearn.catalogue import ALGORITHMS
+from streamlearn.catalogue import ALGORITHMS, resolve
 from streamlearn.client import Client
+from streamlearn.daemon import server
+from streamlearn.daemon.ledger import Ledger
+from streamlearn.daemon.server import Options, Server
 from streamlearn.errors import Unavailable
 from streamlearn.training import Training
 from streamlearn.wire import Refusal
@@ -177,8 +182,8 @@ def test_every_shutdown_is_answered(serve):
 
 
 def test_what_takes_too_long_to_drain_is_sent_back(serve):
-    daemon = serve(*SLOW, *NEVER)
-    text = b"0 1:1\n1 2:1\n" * 5000
+    daemon = serve(*SLOW, *NEVER)  # half a batch is learned, too, but not acked
+    text = b"0 1:1\n1 2:1\n" * 1000
     with daemon.client(timeout=5.0) as c, daemon.client() as other:
         c.learn(WIDE)
         for _ in range(31):
@@ -195,7 +200,33 @@ def test_what_takes_too_long_to_drain_is_sent_back(serve):
         c.batches.clear()
     assert "the rest is sent back" in log
     assert 0 < acked < 31
-    assert f"stopped at {1 + 10_000 * acked} examples" in log
+    assert f" learned={1 + 2000 * acked} " in log
+
+
+def test_sigterm_ends_in_time_and_the_next_start_learns_what_only_the_journal_has(serve, fitted):
+    """The batches are read and kept together; to learn them takes longer than a stop may."""
+    daemon = serve(*SLOW, *NEVER, "--state", "state")
+    text, count = b"0 1:1\n1 2:1\n" * 1000, 16
+    with daemon.client() as c, daemon.client() as other:
+        c.learn(WIDE)
+        for _ in range(count):
+            c.send({"text": text})
+        until(lambda: other.status()["queued"] >= count - 1)
+        begin = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        log = daemon.ended()
+        assert time.monotonic() - begin < 10.0
+        assert "the next start learns it" in log
+        assert "checkpoint of" not in log
+        daemon = serve("--state", "state", *NEVER, bind=daemon.endpoint)
+        assert f"recovered {1 + 2000 * count} examples" in daemon.wait_for("recovered")
+        c.flush()  # what was not answered is sent again
+        status = c.status()
+        assert status["t"] == status["learned"] == 1 + 2000 * count
+        assert status["duplicate"] > 0
+        assert adds_up(status)
+        model = c.snapshot()
+    assert model.to_bytes() == fitted(WIDE + text * count, *SLOW).to_bytes()
 
 
 def test_a_checkpoint_that_fails_in_the_end_is_told(serve, lines, tmp_path):
@@ -209,6 +240,26 @@ def test_a_checkpoint_that_fails_in_the_end_is_told(serve, lines, tmp_path):
         with pytest.raises(Refusal, match="STORAGE"):
             c.shutdown()
     assert "what was learned last is not saved" in daemon.ended(code=74)
+
+
+def test_a_feed_that_brings_more_and_more_does_not_keep_it_from_stopping(tmp_path, monkeypatch):
+    places = [[f"ipc://{tmp_path}/{name}"] for name in ("requests", "feed", "publish")]
+    running = Server(Ledger(Training(resolve("averagesl", "logistic", {}))), Options(*places))
+    deadline = time.monotonic() + PATIENCE
+
+    class Endless:
+        def poll(self, timeout):
+            assert time.monotonic() < deadline
+            return zmq.POLLIN
+
+    monkeypatch.setattr(server, "LAST_SECONDS", 0.01)
+    monkeypatch.setattr(running, "feed", Endless())
+    monkeypatch.setattr(running, "take_feed", lambda: None)  # learned as fast as it comes
+    try:
+        running.stop("a test")
+        assert running.stopping
+    finally:
+        running.context.destroy(linger=0)
 
 
 # ---- SIGHUP --------------------------------------------------------------------------------------
@@ -247,6 +298,25 @@ def test_sighup_changes_how_much_is_logged(serve, tmp_path):
     with daemon.client() as c:
         until(lambda: c.config()["log_level"] == "error")
     assert "stopping" not in daemon.stop()
+
+
+def test_sighup_during_a_recovery_waits_until_somebody_listens(serve):
+    daemon = serve(*SLOW, *NEVER, "--state", "state")
+    with daemon.client() as c:
+        c.learn(WIDE)
+        c.learn(b"0 1:1\n1 2:1\n" * 1000)
+    daemon.process.kill()
+    daemon.ended(-signal.SIGKILL)
+    daemon = serve("--state", "state", listens=False)
+    blocked = Path("/proc", str(daemon.process.pid), "status")
+    mask = 1 << (signal.SIGHUP - 1)
+    until(lambda: int(blocked.read_text().split("SigBlk:")[1].split()[0], 16) & mask)
+    daemon.signal(signal.SIGHUP)
+    assert "requests on" not in "".join(daemon.log)
+    daemon.listen()
+    daemon.wait_for("SIGHUP: reading the settings again")
+    with daemon.client() as c:
+        assert c.status()["t"] == 2001
 
 
 def test_sighup_without_a_file_changes_nothing(serve):
@@ -388,7 +458,7 @@ def test_algorithms_that_need_all_data_are_refused(serve, algo):
     ],
 )
 def test_what_cannot_be_is_refused_at_the_start(serve, flags, code):
-    serve(*flags, listens=False).ended(code)
+    serve(*flags, listens=False).ended(code, within=5.0)
 
 
 def test_a_port_in_use_is_told_with_a_hint(serve):
@@ -453,6 +523,22 @@ def test_an_ipc_path_that_cannot_be_is_told_without_a_guess(serve, path):
     log = serve(bind=path, listens=False).ended(69)
     assert f"cannot listen on {path}: " in log
     assert "another daemon" not in log
+
+
+def test_the_counters_are_logged_in_the_end_as_status_told_them(serve, lines):
+    daemon = serve()
+    with daemon.client() as c:
+        c.learn(b"".join(lines))
+        c.learn(b"+1 1:1\n1 2:x\n", on_error="skip")
+        with pytest.raises(Refusal, match="BAD_LINE"):
+            c.learn(b"1 x:1\n")
+        for _ in range(2):
+            c.request("learn", text=lines[0] + lines[1], client="anna", seq=1)
+        status = c.status()
+    parts = ("received", "learned", "skipped", "rejected", "duplicate")
+    assert [status[name] for name in parts] == [607, 603, 1, 1, 2]
+    told = " ".join(f"{name}={status[name]}" for name in parts)
+    assert daemon.stop().count(f"info: rows: {told}\n") == 1
 
 
 def test_json_lines_parse(serve, lines):

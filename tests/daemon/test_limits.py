@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import signal
+import time
 
 import msgpack
 import numpy as np
@@ -131,6 +132,71 @@ def test_a_client_that_is_too_fast_is_slowed_down_and_loses_nothing(serve, rows,
         assert len(c.predict(b"".join(lines))) == 600
         model = until(c.snapshot)
     assert model.to_bytes() == fitted(b"".join(lines) * 2).to_bytes()
+
+
+@pytest.mark.parametrize("door", ["feed", "requests"])
+def test_a_sender_far_beyond_capacity_costs_a_bounded_memory(serve, door):
+    """Text in the largest messages, which are learned much more slowly than they come."""
+    daemon = serve("--algo", "ssg", "--queue-bytes", "1M")
+    line = b"1 " + b" ".join(b"%d:1" % i for i in range(1, 8000)) + b"\n"
+    with daemon.client() as c, zmq.Context() as context:
+        c.learn(line)
+        before = c.status()["memory"]
+        kind = zmq.PUSH if door == "feed" else zmq.DEALER
+        with context.socket(kind) as socket:
+            socket.linger, socket.sndhwm, socket.sndtimeo = 0, 2, 300
+            socket.connect(daemon.endpoints[door])
+            message = (b"1 1:1\n" * 20_000)[: 9 * wire.MAX_FEED // 8]
+            if door == "requests":
+                message = wire.pack({"v": 1, "id": 1, "do": "learn", "text": message * 16})
+            most, sent = 0, 0
+            end = time.monotonic() + 5.0
+            while time.monotonic() < end and sent < 5000:
+                try:
+                    socket.send(message)
+                    sent += 1
+                except zmq.Again:
+                    break  # it blocks: so it should
+                if sent % 50 == 0:
+                    most = max(most, c.status()["memory"] - before)
+            most = max(most, c.status()["memory"] - before)
+            status = c.status()
+    if door == "feed":
+        assert sent < 5000
+        assert most < 100 << 20  # 70 MiB of it wait on the connection
+    else:
+        assert status["busy"] > 0
+        assert most < 64 << 20
+    assert sent * len(message) > 5 * (status["learned"] * 6 + (1 << 20))
+    assert adds_up(status)
+
+
+def test_the_feed_is_one_client_as_far_as_rates_go(serve):
+    """All that its senders send together; what is too fast waits, nothing is lost."""
+    daemon = serve("--max-rate", "100k")
+    text = b"1 1:1\n" * 10_000
+    begin = time.monotonic()
+    with daemon.client() as c:
+        for _ in range(10):
+            c.feed(text)
+        status = status_when(c, lambda status: status["learned"] == 100_000)
+        assert time.monotonic() - begin > (600_000 - (1 << 19)) / 100_000
+        assert status["feed_lost"] == 0
+    daemon.stop()
+
+
+def test_what_is_malformed_or_too_large_is_charged_for_as_well(serve):
+    daemon = serve("--max-rate", "10k", "--max-message", "100k")
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.connect(daemon.endpoint)
+        for bad, code in ((bytes(50_000), "BAD_REQUEST"), (bytes(150_000), "TOO_LARGE")):
+            socket.send(bad)
+            assert wire.unpack(socket.recv())["code"] == code
+            socket.send(wire.pack({"v": 1, "id": 7, "do": "status"}))
+            reply = wire.unpack(socket.recv())
+            assert (reply["code"], reply["id"]) == ("BUSY", 7)
+            assert reply["wait"] > 1.0
 
 
 def test_one_that_never_reads_costs_no_more_than_what_is_lent(serve, lines):

@@ -8,19 +8,25 @@ import itertools
 import re
 import socket as sockets
 import struct
+from contextlib import suppress
 from random import Random
 
 import msgpack
 import pytest
 import zmq
 
-from daemon.conftest import PATIENCE, adds_up, daemons, until
+from daemon.conftest import PATIENCE, SOCKETS, adds_up, daemons, until
 from streamlearn import wire
+from streamlearn.catalogue import resolve
 from streamlearn.client import Client
 from streamlearn.daemon.commands import COMMANDS
+from streamlearn.daemon.ledger import Ledger
 from streamlearn.daemon.publisher import whole
+from streamlearn.daemon.server import Options, Server
 from streamlearn.delta import apply, difference
+from streamlearn.keys import KeyFolder
 from streamlearn.model import Model
+from streamlearn.training import Training
 
 LIMIT = 1 << 16  # of a message to the shared daemon
 GOLDEN = "tests/golden/protocol-1.txt"
@@ -468,6 +474,57 @@ def test_other_tongues_at_the_port_do_no_harm(daemon, where, words):
         except OSError as error:  # at once
             if error.errno not in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
                 raise
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_who_says_nothing_is_hung_up_on(daemon):
+    silent = []
+    try:
+        for where in SOCKETS:
+            host, port = daemon.endpoints[where].removeprefix("tcp://").split(":")
+            silent.append(sockets.create_connection((host, int(port)), timeout=PATIENCE))
+        for raw in silent:
+            with suppress(ConnectionResetError):
+                while raw.recv(64):  # its greeting, then the end
+                    pass
+    finally:
+        for raw in silent:
+            raw.close()
+
+
+# Of requests, feed and publish; None where a socket has no use for it.
+SETTINGS = {
+    zmq.MAXMSGSIZE: (LIMIT + (1 << 20), 72 << 10, LIMIT + (1 << 20)),
+    zmq.RCVHWM: (256, 1000, None),
+    zmq.SNDHWM: (1000, None, 8),
+    zmq.LINGER: (0, 0, 0),
+    zmq.HANDSHAKE_IVL: (5000, 5000, 5000),
+    zmq.HEARTBEAT_IVL: (5000, 5000, 5000),
+    zmq.HEARTBEAT_TIMEOUT: (15000, 15000, 15000),
+}
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_the_sockets_are_set_as_is_promised(tmp_path, locked):
+    options = Options(*[[f"ipc://{tmp_path}/{name}"] for name in SOCKETS], max_message=LIMIT)
+    if locked:
+        options.keys = KeyFolder(str(tmp_path / "keys"))
+        options.keys.add("anna", ["learn"], tmp_path / "anna.key")
+    server = Server(Ledger(Training(resolve("averagesl", "logistic", {}))), options)
+    try:
+        found = (server.router, server.feed, server.publisher.socket)
+        for option, values in SETTINGS.items():
+            for socket, value in zip(found, values, strict=True):
+                assert value is None or socket.getsockopt(option) == value, option
+        for socket in found:
+            assert socket.zap_domain  # whoever knocks is asked for
+            assert socket.mechanism == (zmq.CURVE if locked else zmq.NULL)
+        with pytest.raises(zmq.ZMQError, match="unreachable"):  # ROUTER_MANDATORY
+            server.router.send_multipart([b"nobody", b"an answer"])
+    finally:
+        for socket in (server.publisher.socket, server.publisher.inlet, server.publisher.outlet):
+            socket.close()
+        server.close()
 
 
 def test_a_thousand_damaged_requests_end_nothing(serve, peer, root):

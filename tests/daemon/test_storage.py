@@ -16,15 +16,18 @@ from cli.conftest import PATIENCE
 from daemon.conftest import adds_up
 from daemon.damage import SETTINGS, agree, fresh, recovered
 from daemon.history import NEVER, Batch, drive, ignore, offline, same
+from streamlearn.daemon import learning as learning_module
 from streamlearn.daemon.disk import Disk
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.journal import LARGEST, Journal
-from streamlearn.daemon.learning import Learning
+from streamlearn.daemon.learning import Every, Learning
 from streamlearn.daemon.state import StateFolder
 from streamlearn.durability import Durability
 from streamlearn.errors import CannotCreate
+from streamlearn.training import Training
 from streamlearn.wire import Refusal
 
+SOON = 5.0  # seconds for a start that is refused: a second, on a machine with nothing else to do
 FAILURES = [
     ("write", errno.ENOSPC),
     ("write", errno.EIO),
@@ -184,6 +187,109 @@ def test_a_group_too_large_for_a_frame_is_refused_not_written(tmp_path):
     journal.close()
 
 
+@pytest.mark.parametrize("place", [0, 1, 2, 5])
+def test_what_is_kept_but_not_learned_in_time_is_told_so_and_learned_by_the_next_start(
+    tmp_path, lines, monkeypatch, place
+):
+    """Time is up at a row of any batch of a group: half a batch, too, is in no checkpoint."""
+    group = batches(lines[:18])
+    monkeypatch.setattr(learning_module, "STRETCH_SECONDS", 0.0)  # row by row
+    with StateFolder(str(tmp_path)) as state:
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, NEVER, state)
+        learn, stop = learning.ledger.learn, 3 * place + 1
+
+        def hurry(block, name):
+            learning.hurried = learning.ledger.t + 1 == stop
+            return learn(block, name)
+
+        monkeypatch.setattr(learning.ledger, "learn", hurry)
+        replies = drive(learning, [batch.request() for batch in [*group, group[0], group[-1]]])
+        assert [reply.get("code") for reply in replies[:6]] == [
+            *[None] * place,
+            *["STOPPING"] * (6 - place),
+        ]
+        assert all(reply["kept"] for reply in replies[place:6])
+        assert [reply.get("duplicate", False) for reply in replies[6:]] == [place > 0, False]
+        assert drive(learning, [Batch("d", 1, lines[0]).request()])[0]["code"] == "STOPPING"
+        assert learning.stop() == {"t": stop}
+        with pytest.raises(Refusal, match="STOPPING"):
+            learning.checkpoint()
+    with StateFolder(str(tmp_path)) as state:
+        ledger = state.recover(fresh, agree)
+        same(ledger, offline(SETTINGS, group))
+        learning = Learning(ledger, Inbox(1 << 30), ignore, NEVER, state)
+        (reply,) = drive(learning, [group[-1].request()])
+        assert (reply["duplicate"], reply["t"]) == (True, 18)
+
+
+@pytest.mark.parametrize("within", [0, 2])
+def test_memory_that_runs_out_stops_learning_and_not_the_daemon(
+    tmp_path, lines, monkeypatch, within
+):
+    """Live, and at every start behind that; with more memory all that was kept is learned."""
+    group = batches(lines[:12])
+    monkeypatch.setattr(learning_module, "STRETCH_SECONDS", 1e9)  # all in one block
+    learn, enough = Training.learn, False
+
+    def scarce(training, block, name):
+        room = 6 + within - training.learner.t
+        if enough or len(block) <= room:
+            return learn(training, block, name)
+        if within:
+            learn(training, block.part(0, room), name)
+        raise MemoryError("no memory for 1024 features")
+
+    monkeypatch.setattr(Training, "learn", scarce)
+    with StateFolder(str(tmp_path)) as state:
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, NEVER, state)
+        drive(learning, [batch.request() for batch in group[:2]])
+        assert learning.live().t == 6
+        replies = drive(learning, [batch.request() for batch in group[2:]])
+        assert [reply["code"] for reply in replies] == ["MEMORY", "MEMORY"]
+        figures = learning.figures
+        assert (figures["t"], figures["learned"], figures["rejected"]) == (
+            6 + within, 6 + within, 3 - within,
+        )  # fmt: skip
+        assert adds_up(figures)
+        assert figures["healthy"] is False
+        assert "no memory for 1024 features; give the daemon more" in figures["trouble"]
+        assert learning.live().t == 6  # predictions go on
+        with pytest.raises(Refusal, match="MEMORY"):
+            learning.checkpoint()
+        assert learning.stop() == {"t": 6 + within}
+    for _ in range(2):
+        with StateFolder(str(tmp_path)) as state:
+            ledger = state.recover(fresh, agree)
+            assert ledger.stopped.code == "MEMORY"
+            learning = Learning(ledger, Inbox(1 << 30), ignore, NEVER, state)
+            same(ledger, offline(SETTINGS, group[:2]))
+            assert learning.live().t == 6
+            assert drive(learning, [group[2].request()])[0]["code"] == "MEMORY"
+    enough = True
+    with StateFolder(str(tmp_path)) as state:
+        same(state.recover(fresh, agree), offline(SETTINGS, group))
+
+
+def test_without_memory_for_a_model_or_a_checkpoint_learning_goes_on(tmp_path, lines, monkeypatch):
+    def exhausted(*_, **options):
+        raise MemoryError("no memory")
+
+    with StateFolder(str(tmp_path)) as state:
+        every = Every(seconds=1e-9)
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, every, state, 1e-9)
+        one, two, *_ = batches(lines)
+        drive(learning, [one.request()])
+        with monkeypatch.context() as patch:
+            patch.setattr(Training, "model", exhausted)
+            patch.setattr(Training, "to_bytes", exhausted)
+            assert learning.keep_up() > 0.0
+            assert learning.published.model.t == 0
+        assert drive(learning, [two.request()])[0]["t"] == 6
+        learning.publish_after = 0.0
+        learning.keep_up()
+        assert learning.published.model.t == learning.checkpointed_t == 6
+
+
 # ---- real daemons --------------------------------------------------------------------------------
 
 
@@ -230,20 +336,21 @@ def obey_modes() -> None:
 def test_a_folder_that_cannot_be_written_ends_the_start_with_73(serve, tmp_path):
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "state", Path("/proc/state")):
-        log = serve("--state", place, listens=False).ended(73)
+        log = serve("--state", place, listens=False).ended(73, SOON)
         assert f"{place}: cannot keep state there: " in log
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
-        log = serve("--state", folder, listens=False, preexec_fn=obey_modes).ended(73)
+        log = serve("--state", folder, listens=False, preexec_fn=obey_modes).ended(73, SOON)
         assert f"{folder}: cannot keep state there: Permission denied" in log
-        log = serve("--state", f"{folder}/new", listens=False, preexec_fn=obey_modes).ended(73)
+        new = serve("--state", f"{folder}/new", listens=False, preexec_fn=obey_modes)
+        log = new.ended(73, SOON)
         assert "cannot keep state there: Permission denied" in log
         os.chmod(folder, 0o755)
 
 
 def test_a_second_daemon_is_refused_and_told_of_the_first(serve, tmp_path):
     first = serve("--state", tmp_path / "state")
-    log = serve("--state", tmp_path / "state", listens=False).ended(75)
+    log = serve("--state", tmp_path / "state", listens=False).ended(75, SOON)
     assert f"in use by the daemon with process id {first.process.pid};" in log
     first.process.kill()
     first.ended(-signal.SIGKILL)
