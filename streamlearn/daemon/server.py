@@ -43,6 +43,9 @@ from streamlearn.wire import Refusal
 log = logging.getLogger("streamlearn")
 
 WAKE = "inproc://wake"
+# As numbers: to combine libzmq's names for them takes as long as to send something.
+AT_ONCE, MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+EVENTS, READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
 TURN = 64  # requests handled before looking at the other sockets again
 FEED_MESSAGES, FEED_BYTES = 4096, 1 << 18  # of the feed, learned as one batch
 JOB_BYTES = 1024  # what a request that waits takes besides its message
@@ -310,7 +313,7 @@ class Server:
         receive = self.router.recv
         for _ in range(TURN):
             try:
-                route = [receive(zmq.NOBLOCK)]
+                route = [receive(AT_ONCE)]
             except zmq.Again:
                 return
             # Frame by frame: recv_multipart costs as much as handling a prediction does.
@@ -321,7 +324,7 @@ class Server:
                 frame, parts = receive(copy=False), parts + 1
             self.requests_seen += 1
             self.handle(route, parts, frame)
-            if not self.router.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # cheaper than to try in vain
+            if not self.router.getsockopt(EVENTS) & READABLE:  # cheaper than to try in vain
                 return
 
     def handle(self, route: list[bytes], parts: int, frame: zmq.Frame) -> None:
@@ -403,8 +406,8 @@ class Server:
                 message = packed(number, refusal(error))
         try:
             for frame in route:
-                self.router.send(frame, zmq.SNDMORE | zmq.NOBLOCK)
-            self.router.send(message, zmq.NOBLOCK)
+                self.router.send(frame, MORE)
+            self.router.send(message, AT_ONCE)
         except zmq.ZMQError:  # gone, or it does not read its replies
             self.lost_replies += 1
 
