@@ -20,6 +20,10 @@ from streamlearn.model import Model
 from streamlearn.multiclass import AnyModel, model_from_bytes
 
 
+# A Ctrl-C that comes just before libzmq begins to wait does not wake it: look up now and then.
+SIGNAL_MILLISECONDS = 500
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", default="model.sl", metavar="MODEL", help="default: model.sl"
@@ -60,6 +64,8 @@ def models(args: argparse.Namespace) -> Iterator[AnyModel]:
         model: AnyModel | None = None
         seen: int | None = None  # checksum of the last: two daemons may have equal t
         while True:
+            while not socket.poll(SIGNAL_MILLISECONDS):
+                pass
             message = wire.unpack(socket.recv_multipart()[1], keys=-1, items=-1)
             try:
                 if message["kind"] == "snapshot":

@@ -166,7 +166,10 @@ def test_durability_is_measured_against_none_and_what_a_kill_left_is_recovered(
     found = json.loads(json_path.read_text())
     assert sorted(found) == [f"durability_{x}" for x in ("always", "recovery", "replay", "start")]
     assert min(found.values()) > 0.0
-    assert len(result.stdout.splitlines()) == 3
+    figures, _, goals = result.stdout.partition("\n\ngoals")
+    assert len(figures.splitlines()) == 3
+    judged = [line.split()[0] for line in goals.splitlines()[1:]]
+    assert judged == ["durability_always", "durability_recovery"]
     assert {path.name for path in tmp_path.iterdir()} == {
         "rcv1-like-200000.svm", "found.json", "m.sl"
     }  # fmt: skip
