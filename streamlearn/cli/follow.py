@@ -19,7 +19,6 @@ from streamlearn.errors import ModelError, UsageError
 from streamlearn.model import Model
 from streamlearn.multiclass import AnyModel, model_from_bytes
 
-
 # A Ctrl-C that comes just before libzmq begins to wait does not wake it: look up now and then.
 SIGNAL_MILLISECONDS = 500
 

@@ -27,7 +27,7 @@ from streamlearn._version import __version__
 from streamlearn.daemon.batches import Rows
 from streamlearn.daemon.disk import Disk
 from streamlearn.daemon.journal import Journal, Reader, first_of, segments
-from streamlearn.daemon.ledger import Counts, Entry, Ledger
+from streamlearn.daemon.ledger import Counts, End, Entry, Ledger
 from streamlearn.daemon.sessions import Sessions
 from streamlearn.durability import Durability
 from streamlearn.engine.block import Block
@@ -211,7 +211,12 @@ class StateFolder:
             log.warning("%s", reader.torn)
         if not ledger.stopped:  # else nothing will be recorded
             as_it_was = settled and reader.last == frame
-            self.open_journal(reader.last, None if as_it_was else ledger)
+            try:
+                self.open_journal(reader.last, None if as_it_was else ledger)
+            except MemoryError as error:  # for its checkpoint; predictions need less
+                why = f"no memory for a checkpoint: {error}; give the daemon more and restart it"
+                ledger.stopped = End("MEMORY", why)
+                log.critical("learning has stopped: %s. Predictions go on", why)
         return ledger
 
     def open_journal(self, last: int, ledger: Ledger | None = None) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import PATIENCE
 
-from daemon.conftest import adds_up
+from daemon.conftest import adds_up, status_when
 from daemon.damage import SETTINGS, agree, fresh, recovered
 from daemon.history import NEVER, Batch, drive, ignore, offline, same
 from streamlearn.daemon import learning as learning_module
@@ -220,6 +220,65 @@ def test_what_is_kept_but_not_learned_in_time_is_told_so_and_learned_by_the_next
         learning = Learning(ledger, Inbox(1 << 30), ignore, NEVER, state)
         (reply,) = drive(learning, [group[-1].request()])
         assert (reply["duplicate"], reply["t"]) == (True, 18)
+
+
+def learn_more_and_more(client, texts):
+    """New features all the time, each text a single batch, until that is refused."""
+    while True:
+        first = 10_000 * len(texts)
+        rows = [
+            b" ".join(b"%d:1" % (7919 * (first + 100 * row + k)) for k in range(100))
+            for row in range(100)
+        ]
+        texts.append(b"".join(b"%d %b\n" % (n % 2, row) for n, row in enumerate(rows)))
+        client.learn(texts[-1])
+
+
+def test_a_daemon_without_memory_goes_on_serving_and_has_all_after_a_restart(serve, fitted):
+    flags = ("--algo", "averagesl", "--checkpoint-every", "0", "--state", "state")
+    daemon, texts = serve(*flags, "--publish-every", "100000s"), []
+    with daemon.client() as c:
+        c.learn(b"1 1:1\n0 2:1\n")
+        status_when(c, lambda status: status["published_t"] == 2)
+        size = Path(f"/proc/{daemon.process.pid}/statm").read_text().split()[0]
+        bound = int(size) * resource.getpagesize() + (64 << 20)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_AS, (bound, bound))
+        with pytest.raises(Refusal, match=r"MEMORY: .*no memory"):
+            learn_more_and_more(c, texts)
+        status = c.status()
+        assert (status["healthy"], status["t"]) == (False, 2 + 100 * (len(texts) - 1))
+        assert len(c.margins([[0, 1.0, 0]])) == 1
+        with pytest.raises(Refusal, match="MEMORY"):
+            c.learn(b"1 1:1\n")
+    daemon.process.kill()
+    daemon.process.wait()
+    again = serve(*flags)
+    with again.client() as c:  # the batch that was in the journal, too
+        assert c.status()["t"] == 2 + 100 * len(texts)
+        expected = fitted(b"1 1:1\n0 2:1\n" + b"".join(texts), "--algo", "averagesl")
+        assert c.snapshot().to_bytes() == expected.to_bytes()
+    again.stop()
+
+
+def test_a_start_without_memory_for_its_checkpoint_serves_what_it_has(tmp_path, lines, monkeypatch):
+    group = batches(lines[:12])
+    with StateFolder(str(tmp_path)) as state:
+        learning = Learning(state.recover(fresh, agree), Inbox(1 << 30), ignore, NEVER, state)
+        drive(learning, [batch.request() for batch in group])
+
+    def scarce(training):
+        raise MemoryError("no memory for so many bytes")
+
+    with monkeypatch.context() as patched, StateFolder(str(tmp_path)) as state:
+        patched.setattr(Training, "to_bytes", scarce)
+        ledger = state.recover(fresh, agree)
+        assert ledger.stopped.code == "MEMORY"
+        learning = Learning(ledger, Inbox(1 << 30), ignore, NEVER, state)
+        assert learning.live().t == 12
+        assert drive(learning, [group[0].request()])[0]["code"] == "MEMORY"
+        assert learning.stop() == {"t": 12}
+    with StateFolder(str(tmp_path)) as state:
+        same(state.recover(fresh, agree), offline(SETTINGS, group))
 
 
 @pytest.mark.parametrize("within", [0, 2])
