@@ -11,6 +11,7 @@ import signal
 import pytest
 
 from daemon.conftest import adds_up, daemons, until
+from streamlearn.wire import Refusal
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +207,27 @@ def test_a_bad_line_to_predict_is_named(daemon, run, data):
     data.write_bytes(data.read_bytes() + b"1 1:x\n")
     said = run("predict", "--connect", daemon.endpoint, data, code=65).stderr
     assert "data.svm:601:5: bad value 'x'" in said
+
+
+def test_counters_are_the_same_in_status_metrics_and_log(serve, run, lines):
+    daemon = serve()
+    at = ("--connect", daemon.endpoint)
+    with daemon.client() as c:
+        c.learn(b"".join(lines[:100]))
+        c.learn(b"bad\n" + b"".join(lines[100:150]), on_error="skip")
+        with pytest.raises(Refusal, match="BAD_LINE"):
+            c.learn(b"bad\n" + lines[0])
+        found = c.status()
+    text = run("status", *at, "--metrics").stdout.decode()
+    shown = dict(line.split() for line in text.splitlines() if not line.startswith("#"))
+    names = ("received", "learned", "skipped", "rejected", "duplicate")
+    assert [float(shown[f"streamlearn_{name}_total"]) for name in names] == [
+        found[name] for name in names
+    ] == [153, 150, 1, 2, 0]  # fmt: skip
+    assert float(shown["streamlearn_healthy"]) == 1.0
+    assert "# TYPE streamlearn_t gauge" in text
+    told = daemon.stop().split("rows: ")[1].split("\n")[0]
+    assert told == " ".join(f"{name}={found[name]}" for name in names)
 
 
 def test_status_for_people_and_programs(daemon, run):
