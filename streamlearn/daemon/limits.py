@@ -75,7 +75,9 @@ class Limits:
 
     def heard_of(self, who: Hashable, now: float) -> Peer:
         """The peer, with what the time since the last request is worth."""
-        peer = self.peers.setdefault(who, Peer(now, self.rate))
+        peer = self.peers.get(who)
+        if peer is None:
+            peer = self.peers[who] = Peer(now, self.rate)
         passed, peer.seen = now - peer.seen, now
         peer.credit = min(peer.credit + self.rate * passed, self.rate)
         peer.lent = max(peer.lent - LENT_RATE * passed, 0.0)

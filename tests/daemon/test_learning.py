@@ -266,6 +266,7 @@ def test_lines_of_the_feed_that_cannot_be_kept_are_counted_and_logged(tmp_path):
         assert not server.takes_feed
     finally:
         server.context.destroy(linger=0)
+        server.close()
 
 
 def test_every_batch_taken_is_answered(serve, lines):

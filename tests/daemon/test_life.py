@@ -260,6 +260,7 @@ def test_a_feed_that_brings_more_and_more_does_not_keep_it_from_stopping(tmp_pat
         assert running.stopping
     finally:
         running.context.destroy(linger=0)
+        running.close()
 
 
 # ---- SIGHUP --------------------------------------------------------------------------------------
