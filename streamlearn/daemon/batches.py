@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ UNNAMED = "batch"  # what a batch without a name is called
 NAME, LINE = 1024, 1 << 53  # a name is repeated in errors; a line number must fit into a reply
 
 
-@dataclass
+@dataclass(slots=True)
 class Rows:
     """What a payload holds: the rows that can be learned from, and those that cannot.
 
@@ -30,6 +31,7 @@ class Rows:
     stop: int = 0
     blank: int = 0
     bad: int = 0
+    settled: bool = False  # whether it was known before how labels are written
     errors: list[dict[str, Any]] = field(default_factory=list)
 
     def fault(self, name: str, line: int, column: int, what: str, message: str = "") -> None:
@@ -68,41 +70,74 @@ def check(request: Mapping[str, Any]) -> None:
 
 def rows_of(request: Mapping[str, Any], parser: Parser, block: Block) -> Rows:
     """The rows of a checked request, put behind those that the block holds already."""
-    name, before = request.get("name", UNNAMED), max(request.get("line", 1) - 1, 0)
-    rows = Rows(block, first=len(block))
-    if "text" in request:
-        from_text(request["text"], parser, rows, name, before)
-    else:
-        from_arrays(request["rows"], parser, rows, name, before)
-    rows.stop = len(block)
-    return rows
+    return many_rows([request], parser, block)[0]
 
 
-def from_text(
-    text: bytes | memoryview, parser: Parser, rows: Rows, name: str, before: int
-) -> None:
-    if text[-1:] != b"\n":
-        text = bytes(text) + b"\n"
-    parser.start_file(before)
-    blank, stop, block = parser.blank, len(text), rows.block
-    start = parser.parse(text, 0, stop, block, append=True)
+def many_rows(
+    requests: Sequence[Mapping[str, Any]], parser: Parser, block: Block
+) -> list[Rows]:
+    """The rows of the first request and of those behind it that can be read in one go: texts, up
+    to the first with a bad line. Where memory ends, it is the first that there is none for.
+    """
+    texts = [*itertools.takewhile(lambda request: "text" in request, requests)]
+    if not texts:
+        return [from_arrays(requests[0], parser, block)]
+    lines = [whole_lines(request["text"]) for request in texts]
+    first, found = len(block), []
+    try:
+        marks = parser.parse_texts(lines, [place_of(request)[1] for request in texts], block)
+    except MemoryError:
+        block.cut(first)
+        if len(texts) == 1:
+            raise
+        return many_rows(texts[:1], parser, block)
+    for stop, blank, settled in marks:
+        found.append(Rows(block, first, stop, blank, settled=settled))
+        first = stop
+    if parser.fault:
+        last = len(found) - 1
+        try:
+            read_past(lines[last], parser, found[last], place_of(texts[last])[0])
+        except MemoryError:
+            if last == 0:
+                raise
+            block.cut(found.pop().first)
+    return found
+
+
+def whole_lines(text: bytes | memoryview) -> bytes | memoryview:
+    return text if not text or text[-1] == 10 else bytes(text) + b"\n"
+
+
+def place_of(request: Mapping[str, Any]) -> tuple[str, int]:
+    """The file, and how many of its lines stand before these."""
+    return request.get("name", UNNAMED), max(request.get("line", 1) - 1, 0)
+
+
+def read_past(text: bytes | memoryview, parser: Parser, rows: Rows, name: str) -> None:
+    """From the first bad line of a text to its end."""
+    blank, start, stop, block = parser.blank, parser.reached, len(text), rows.block
     while parser.fault:
         rows.fault(name, parser.line, parser.column, parser.complaint())
         if rows.bad == SHOWN:
             rows.bad += parser.parse_past(text, start, stop, block)
             break
         start = parser.parse(text, start, stop, block, append=True)
-    rows.blank = parser.blank - blank
+    rows.stop = len(block)
+    rows.blank += parser.blank - blank
 
 
-def from_arrays(arrays: Any, parser: Parser, rows: Rows, name: str, before: int) -> None:
+def from_arrays(request: Mapping[str, Any], parser: Parser, block: Block) -> Rows:
+    arrays, (name, before) = request["rows"], place_of(request)
+    rows = Rows(block, len(block), len(block), settled=parser.settled)
     count = max(len(arrays["offsets"]) // 8 - 1, 0)
     try:
-        block = Block.from_bytes({"labels": bytes(8 * count), **arrays})
-        row = parser.read_labels(block)
+        read = Block.from_bytes({"labels": bytes(8 * count), **arrays})
+        row = parser.read_labels(read)
         if row < 0:
-            rows.block.extend(block)
-            return
+            block.extend(read)
+            rows.stop = len(block)
+            return rows
         what = parser.complaint()
     except DataError as error:
         row, what = row_in(str(error))
@@ -112,6 +147,7 @@ def from_arrays(arrays: Any, parser: Parser, rows: Rows, name: str, before: int)
     named = f"{name}: " if name != UNNAMED else ""
     rows.fault(name, row + 1, 1, what, f"{named}row {row}: {what}")
     rows.bad = max(count, 1)
+    return rows
 
 
 def row_in(sentence: str) -> tuple[int, str]:

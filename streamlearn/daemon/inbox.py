@@ -38,10 +38,14 @@ class Inbox:
         with self.filled:
             self.filled.notify()
 
-    def take_if(self, kind: type) -> Any:
-        """The next job if it is there and of this kind, else None."""
+    def take_more(self, kind: type, size: int, count: int) -> list[Any]:
+        """Jobs that are there and of this kind: up to the one that makes up `size`, or `count`."""
+        found: list[Any] = []
         with self.filled:
-            return self.jobs.popleft() if self.jobs and isinstance(self.jobs[0], kind) else None
+            while size > 0 and len(found) < count and self.jobs and isinstance(self.jobs[0], kind):
+                found.append(self.jobs.popleft())
+                size -= found[-1].size
+        return found
 
     def done(self, size: int) -> None:
         with self.filled:

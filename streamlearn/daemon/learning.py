@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from streamlearn.catalogue import LOSSES
-from streamlearn.daemon.batches import rows_of
+from streamlearn.daemon.batches import many_rows
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.ledger import Entry, Ledger
 from streamlearn.engine.block import Block
@@ -34,7 +34,7 @@ STRETCH_SECONDS = 0.5  # of learning, after which it is asked whether time is up
 Answer = Callable[[dict[str, Any]], None]
 
 
-@dataclass
+@dataclass(slots=True)
 class Learn:
     """A batch to learn."""
 
@@ -43,7 +43,7 @@ class Learn:
     answer: Answer
 
 
-@dataclass
+@dataclass(slots=True)
 class Ask:
     """Anything else that needs the learner: called in its thread, its result is the answer."""
 
@@ -87,7 +87,7 @@ class Keeper(Protocol):
     def full(self) -> bool: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Reading:
     """A job whose batch was read: its entry, or why it teaches nothing."""
 
@@ -103,7 +103,8 @@ class Group:
     name: str
     block: Block
     size: int = 0
-    readings: list[Reading] = field(default_factory=list)
+    jobs: list[Learn] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)  # of the jobs, in their order
 
 
 class Learning:
@@ -255,23 +256,19 @@ class Learning:
         self.behind = self.behind or any(reading.entry for reading in group.readings)
         return done or -1  # -1: an empty batch was not reached, either
 
-    def read_waiting(self, job: Learn | None) -> list[Group]:
+    def read_waiting(self, first: Learn) -> list[Group]:
         """The batches that wait, in groups: one, or all that can be kept together."""
         groups: list[Group] = []
         ahead: dict[str, int] = {}  # the last batch of each client that was read but not learned
-        size = count = 0
         most = KEPT_BYTES if self.keeper else GROUP_BYTES
-        while job is not None:
+        for job in (first, *self.inbox.take_more(Learn, most - first.size, KEPT_BATCHES - 1)):
             name = job.request.get("name", "batch")
             if not groups or groups[-1].size >= GROUP_BYTES or groups[-1].name != name:
                 groups.append(Group(name, self.emptied(len(groups))))
-            group = groups[-1]
-            group.readings.append(reading := self.read(job, group.block, ahead))
-            if reading.entry and reading.entry.client is not None:
-                ahead[reading.entry.client] = reading.entry.seq
-            group.size += job.size
-            size, count = size + job.size, count + 1
-            job = self.inbox.take_if(Learn) if size < most and count < KEPT_BATCHES else None
+            groups[-1].jobs.append(job)
+            groups[-1].size += job.size
+        for group in groups:
+            self.read(group, ahead)
         return groups
 
     def emptied(self, number: int) -> Block:
@@ -287,45 +284,78 @@ class Learning:
         The figures come first, so that whoever was answered finds it in them.
         """
         self.note_figures()
+        self.inbox.done(sum(job.size for job, _ in done))
         for job, reply in done:
-            self.inbox.done(job.size)
             job.answer(reply)
         self.answered()
 
-    def read(self, job: Learn, block: Block, ahead: dict[str, int]) -> Reading:
-        """Put the rows of a batch into the block, or tell why not; nothing is learned yet."""
-        request, parser = job.request, self.training.parser
-        client, seq = request.get("client"), request.get("seq", 0)
-        settled, first = parser.settled, len(block)
-        try:
-            if self.trouble:
-                raise self.trouble
-            if self.hurried:
-                raise ending()
-            if client is not None and not self.ledger.sessions.is_next(
-                client, seq, ahead.get(client)
-            ):
-                return Reading(job)
-            rows = rows_of(request, parser, block)
-        except Refusal as error:
-            return Reading(job, None, error)
-        except MemoryError as error:
-            block.cut(first)
-            return Reading(job, None, Refusal("TOO_LARGE", f"no memory for this batch: {error}"))
-        entry = Entry(rows, client, seq)
-        refused = None
-        if rows.bad and request.get("on_error") != "skip":
-            self.training.forget_labels(settled)
-            bad, total = rows.bad, rows.total
-            block.cut(first)
-            rows.stop = first
-            message = rows.errors[0]["message"]
-            if bad > 1:
-                message += f" (and {bad - 1} more bad rows)"
-            refused = Refusal("BAD_LINE", f"{message}; nothing was learned", errors=rows.errors)
-            entry.rejected, entry.refusal = total, refused.message
-        entry.negative = self.training.negative
-        return Reading(job, entry, refused)
+    def read(self, group: Group, ahead: dict[str, int]) -> None:
+        """Put the rows of its batches into its block, or tell why not; nothing is learned yet."""
+        jobs, readings, block = group.jobs, group.readings, group.block
+        while len(readings) < len(jobs):
+            here, first = len(readings), len(block)
+            try:
+                many = self.in_turn(jobs[here:], dict(ahead))
+                requests = [job.request for job in jobs[here : here + many]]
+                found = many_rows(requests, self.training.parser, block) if many else []
+            except Refusal as error:
+                readings.append(Reading(jobs[here], None, error))
+                continue
+            except MemoryError as error:
+                block.cut(first)
+                refused = Refusal("TOO_LARGE", f"no memory for this batch: {error}")
+                readings.append(Reading(jobs[here], None, refused))
+                continue
+            if not many:
+                readings.append(Reading(jobs[here]))  # it came before
+            for i, rows in enumerate(found):
+                request = jobs[here + i].request
+                entry = Entry(rows, request.get("client"), request.get("seq", 0))
+                refused = self.refusal_of(entry, request)
+                if i + 1 == len(found) or found[i + 1].settled:
+                    entry.negative = self.training.negative
+                if entry.client is not None:
+                    ahead[entry.client] = entry.seq
+                readings.append(Reading(jobs[here + i], entry, refused))
+
+    def in_turn(self, jobs: list[Learn], ahead: dict[str, int]) -> int:
+        """How many of these, from the first on, are the next of their clients.
+
+        Raises a refusal when the first will never be learned; 0 when it was answered before.
+        """
+        if self.trouble:
+            raise self.trouble
+        if self.hurried:
+            raise ending()
+        for count, job in enumerate(jobs):
+            client, seq = job.request.get("client"), job.request.get("seq", 0)
+            if client is None:
+                continue
+            try:
+                if not self.ledger.sessions.is_next(client, seq, ahead.get(client)):
+                    return count
+            except Refusal:
+                if count:
+                    return count
+                raise
+            ahead[client] = seq
+        return len(jobs)
+
+    def refusal_of(self, entry: Entry, request: dict[str, Any]) -> Refusal | None:
+        """Why a batch is refused as a whole, if it is; then it is the last one in its block."""
+        rows = entry.rows
+        if not rows.bad or request.get("on_error") == "skip":
+            return None
+        self.training.forget_labels(rows.settled)
+        entry.rejected = rows.total
+        rows.block.cut(rows.first)
+        rows.stop = rows.first
+        message = rows.errors[0]["message"]
+        if rows.bad > 1:
+            message += f" (and {rows.bad - 1} more bad rows)"
+        refused = Refusal("BAD_LINE", f"{message}; nothing was learned", errors=rows.errors)
+        entry.refusal = refused.message
+        return refused
 
     def keep(self, entries: list[Entry]) -> Refusal | None:
         """To the journal, before anything of it is learned; None when all is well."""

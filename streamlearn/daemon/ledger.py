@@ -28,7 +28,7 @@ class Counts:
     batches: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     """A batch that was read and is about to be learned; what the journal keeps of it."""
 

@@ -27,9 +27,8 @@ class Ack(NamedTuple):
     refusal: str = ""  # why the batch was refused, if it was
 
     def reply(self, **more: Any) -> dict[str, Any]:
-        counts = self._asdict()
-        del counts["refusal"]
-        return {**counts, **more}
+        counts = {"t": self.t, "learned": self.learned, "skipped": self.skipped}
+        return {**counts, "rejected": self.rejected, **more}
 
 
 class Sessions:

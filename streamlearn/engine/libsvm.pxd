@@ -53,6 +53,16 @@ cdef inline int64_t place_of(const LabelRule* rule, double label) noexcept nogil
 cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil
 cdef int add_class(LabelRule* rule, double label) noexcept nogil
 
+# One of many texts to be read, and what became of it.
+cdef struct Text:
+    const unsigned char* start
+    Py_ssize_t size
+    int64_t before       # lines of its file that stand before it
+    bint settled         # whether the labels were settled before it
+    int64_t rows         # of the block, behind it
+    int64_t blank        # lines of it without a row
+
+
 cdef class Parser:
     cdef LabelRule rule
     cdef readonly int64_t line            # lines read so far; the faulty one after an error
@@ -62,12 +72,17 @@ cdef class Parser:
     cdef readonly int64_t fault           # code of the last parse; 0 when it was clean
     cdef readonly int64_t column
     cdef readonly int64_t feature         # id in hand when a value was faulty
+    cdef readonly int64_t reached         # bytes read of the last of many texts
     cdef readonly bytes token
 
     cdef int know(self, double label) except -1
     cdef int prepare(
         self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
     ) except -1
+    cdef int make_room(self, Py_ssize_t size, Block block) except -1
+    cdef Py_ssize_t parse_each(
+        self, Text* all, Py_ssize_t count, Block block, const unsigned char** where
+    ) noexcept nogil
     cdef int64_t parse_lines(
         self, const unsigned char* start, const unsigned char* end, Block block,
         const unsigned char** where

@@ -4,7 +4,7 @@
 # behind a colon, comments, blank lines. Everything else is located, never guessed at.
 from libc.math cimport fabs, floor
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memmove
 
 from streamlearn.engine.block cimport Block, EXTREME, EXTREME_NORM, TINY, drop_tiny, first_repeat
@@ -189,6 +189,24 @@ def count_lines(const unsigned char[::1] text):
     return found
 
 
+cdef int check_end(const unsigned char* text, Py_ssize_t size) except -1:
+    if size > 0 and text[size - 1] != 10:
+        raise ValueError("parse needs whole lines: the last byte must be a newline")
+    return 0
+
+
+cdef bytes word_at(const unsigned char* where):
+    """The word there, or the first 40 bytes of it, for a complaint."""
+    cdef const unsigned char* tail = where
+    while not ends_word(tail[0]) and tail - where < 40:
+        tail += 1
+    return where[:tail - where]
+
+
+cdef bint is_settled(const LabelRule* rule) noexcept nogil:
+    return rule.named or rule.seen_zero or rule.seen_minus
+
+
 cdef class Parser:
     """Reads libsvm text into blocks and counts lines over calls.
 
@@ -247,7 +265,7 @@ cdef class Parser:
     @property
     def settled(self):
         """True when the data, or the user, has said how the negative class is written."""
-        return bool(self.rule.named or self.rule.seen_zero or self.rule.seen_minus)
+        return bool(is_settled(&self.rule))
 
     def settle(self, double negative):
         """Go on from an earlier run whose data wrote the negative class so."""
@@ -305,7 +323,6 @@ cdef class Parser:
         in the block.
         """
         cdef const unsigned char* where = NULL
-        cdef const unsigned char* tail
         cdef int64_t used
         if not append:
             block.clear()
@@ -322,11 +339,65 @@ cdef class Parser:
         if self.fault == FAULT_MEMORY:
             raise MemoryError(f"no memory to check line {self.line}")
         if self.fault:
-            tail = where
-            while not ends_word(tail[0]) and tail - where < 40:
-                tail += 1
-            self.token = where[:tail - where]
+            self.token = word_at(where)
         return start + used
+
+    def parse_texts(self, list texts, list before, Block block):
+        """Parse texts behind what the block holds, the GIL given away once for all of them.
+
+        texts[i] is whole lines, or nothing, that stand behind before[i] others of their file.
+        Returns for each: rows of the block behind it, its blank lines, whether the labels were
+        settled before it. The last one is the first with a `fault`, `parse` goes on at `reached`;
+        or one for which there was no memory is missing, unless it is the first: MemoryError.
+        """
+        cdef const unsigned char[::1] view
+        cdef const unsigned char* where = NULL
+        cdef Py_ssize_t size = 0, count = len(texts), i, n
+        cdef Text* all = <Text*>malloc(<size_t>(count + 1) * sizeof(Text))
+        if all == NULL:
+            raise MemoryError("no memory to read so many texts")
+        try:
+            for i in range(count):
+                view = texts[i]
+                all[i].size = view.shape[0]
+                all[i].start = &view[0] if all[i].size else NULL
+                all[i].before = before[i]
+                check_end(all[i].start, all[i].size)
+                size += all[i].size
+            self.make_room(size, block)
+            if size < BRIEF:
+                n = self.parse_each(all, count, block, &where)
+            else:
+                with nogil:
+                    n = self.parse_each(all, count, block, &where)
+            if self.fault == FAULT_MEMORY:
+                n -= 1
+                if n == 0:
+                    raise MemoryError(f"no memory to check line {self.line}")
+                block.cut(all[n - 1].rows)
+                self.fault = FAULT_NONE
+            if self.fault:
+                self.token = word_at(where)
+            return [(all[i].rows, all[i].blank, bool(all[i].settled)) for i in range(n)]
+        finally:
+            free(all)
+
+    cdef Py_ssize_t parse_each(
+        self, Text* all, Py_ssize_t count, Block block, const unsigned char** where
+    ) noexcept nogil:
+        """One text after the other, up to the first with a fault; returns how many those are."""
+        cdef Py_ssize_t n = 0
+        cdef int64_t blank
+        self.fault = FAULT_NONE
+        while n < count and not self.fault:
+            self.line, blank = all[n].before, self.blank
+            all[n].settled = is_settled(&self.rule)
+            if all[n].size:
+                self.reached = self.parse_lines(
+                    all[n].start, all[n].start + all[n].size, block, where)
+            all[n].rows, all[n].blank = block.rows, self.blank - blank
+            n += 1
+        return n
 
     def parse_past(
         self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
@@ -351,13 +422,17 @@ cdef class Parser:
     cdef int prepare(
         self, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Block block
     ) except -1:
-        """Check the bounds, and make room for all that the bytes can hold."""
-        if stop > buffer.shape[0] or start < 0 or buffer[stop - 1] != 10:
-            raise ValueError("parse needs whole lines: the last byte must be a newline")
+        """Check the bounds, and make room."""
+        if stop > buffer.shape[0] or start < 0:
+            raise ValueError("parse needs whole lines that are in the buffer")
+        check_end(&buffer[start], stop - start)
+        return self.make_room(stop - start, block)
+
+    cdef int make_room(self, Py_ssize_t size, Block block) except -1:
+        """For all that so many bytes can hold: there are no bounds to check inside."""
         block.numbered = 0
-        # An item takes 4 bytes or more ("1:1 "), a row 2 ("1\n"): no bounds to check inside.
-        return block.reserve(
-            block.rows + (stop - start) // 2 + 1, block.features + (stop - start) // 4 + 1)
+        # An item takes 4 bytes or more ("1:1 "), a row 2 ("1\n").
+        return block.reserve(block.rows + size // 2 + 1, block.features + size // 4 + 1)
 
     def complaint(self):
         """A sentence for the fault of the last parse: what is wrong, what is accepted."""
