@@ -25,9 +25,11 @@ cdef class Slots:
     cdef readonly bint dense         # slot number = id; else by the index
     cdef readonly int64_t used       # scattered: slots in use; dense: largest id seen + 1
     cdef int64_t layout              # counts the times that slots got other numbers, from 1
-    # scattered only: open addressing, at most half full; a cell is 1 + a slot number, or 0
+    # scattered only: a cell is 1 + a slot number, or 0
     cdef uint32_t* cells
-    cdef uint64_t mask
+    cdef int64_t cells_room
+    cdef readonly bint by_id         # each id has its cell; else open addressing, at most half full
+    cdef int64_t top                 # no id is larger
     cdef int64_t* ids                # id of each slot
     cdef int64_t ids_room
     cdef int64_t given               # numbers given out: `used`, and those looked up ahead
@@ -41,15 +43,23 @@ cdef class Slots:
     cdef int look_up(self, Block block) except -1
     cdef void hold(self) noexcept nogil
     cdef void release(self) noexcept nogil
-    cdef int number_all(self, const int64_t* ids, int64_t count, int64_t* numbers) except -1
+    cdef int number_all(
+        self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers) except -1
+    cdef int choose_index(self, int64_t max_id) except -1
+    cdef int table_by_id(self) except -1
+    cdef int hash_again(self) except -1
     cdef int make_room(self, int64_t want) except -1
     cdef int64_t find_or_add(
+        self, const int64_t* ids, int64_t count, int64_t* numbers) noexcept nogil
+    cdef int64_t look_by_id(
+        self, const int64_t* ids, int64_t count, int64_t* numbers) noexcept nogil
+    cdef int64_t look_by_hash(
         self, const int64_t* ids, int64_t count, int64_t* numbers) noexcept nogil
     cdef void forget_index(self) noexcept
     cdef int grow(self, int64_t slots) except -1
     cdef int scatter(self) except -1
     cdef int gather(self) except -1
-    cdef int rehash(self, uint64_t cells) except -1
+    cdef int rehash(self, int64_t cells) except -1
     cdef int sort(self) except -1
 
 
@@ -88,18 +98,20 @@ cdef inline uint64_t spread(int64_t id) noexcept nogil:
 
 
 cdef inline void fetch_cell(Slots slots, int64_t id) noexcept nogil:
-    """Have the cell of a scattered id at hand when it is asked for."""
-    streamlearn_fetch(&slots.cells[spread(id) & slots.mask])
+    """Have the cell of a scattered id at hand when it is asked for; of any id, known or not."""
+    streamlearn_fetch(&slots.cells[id if slots.by_id else spread(id) & (slots.cells_room - 1)])
 
 
 cdef inline int64_t find(Slots slots, int64_t id) noexcept nogil:
     """The slot number of an id, or -1."""
-    cdef uint64_t cell
+    cdef int64_t cell
     if slots.dense:
         return id if id < slots.room else -1
-    cell = spread(id) & slots.mask
+    if slots.by_id:
+        return <int64_t>slots.cells[id] - 1 if id < slots.cells_room else -1
+    cell = spread(id) & (slots.cells_room - 1)
     while slots.cells[cell]:
         if slots.ids[slots.cells[cell] - 1] == id:
             return <int64_t>slots.cells[cell] - 1
-        cell = (cell + 1) & slots.mask
+        cell = (cell + 1) & (slots.cells_room - 1)
     return -1

@@ -3,7 +3,9 @@
 # Dense costs nothing to look up but memory for every id below the largest, and fresh memory costs
 # more than anything else here. The rule: stay dense while the largest id is below 2^20 or below 4
 # times the ids seen; else keep an exact index, and come back to dense when the ids have filled half
-# of their range. Where a slot lives never changes what is learned.
+# of their range. The index is a hash table, or, while the largest id is below 16 times the ids seen,
+# a table by id: 4 bytes for each there may be, one look instead of two, and never made anew. Where
+# a slot lives never changes what is learned.
 #
 # A thread that parses ahead may look up numbers ahead, too: the index, behind a lock, is all that
 # it touches. Slots are laid out by the thread that learns; when they get other numbers, those that
@@ -32,19 +34,24 @@ cdef extern from *:
         if (want >= ((size_t)8 << 20)) madvise(base, want, MADV_HUGEPAGE);
         return base;
     }
+    #define streamlearn_fetch_to_write(p) __builtin_prefetch((p), 1)
     static void streamlearn_unmap(void* base, size_t had) { if (base) munmap(base, had); }
     """
     char* streamlearn_map(char* old, size_t had, size_t want) noexcept nogil
     void streamlearn_unmap(void* base, size_t had) noexcept nogil
+    void streamlearn_fetch_to_write(const void*) noexcept nogil
 
 cdef int64_t SMALL = 1 << 20
 cdef int64_t SPARSE = 4         # dense -> scattered beyond this many cells an id
 cdef int64_t FULL = 2           # scattered -> dense within this many
+cdef int64_t BY_ID = 16         # hash table -> table by id within this many
+cdef int64_t HASHED = 32        # ... and back beyond this many
 cdef int64_t MOST = 0xFFFFFFFE  # slots that the index can tell apart
 
 cdef enum:
     FAR = 16                    # ids ahead of which the index, and
     NEAR = 8                    # of which the id found there, is fetched
+    FARTHER = 48                # where the index is a table by id
     DIGIT = 11                  # bits sorted by at a time
 
 
@@ -63,6 +70,7 @@ cdef class Slots:
         self.size = size
         self.dense = True
         self.layout = 1
+        self.top = -1
         self.lock = PyThread_allocate_lock()
         if self.lock == NULL:
             raise MemoryError("no memory for a lock")
@@ -82,17 +90,17 @@ cdef class Slots:
         PyThread_release_lock(self.lock)
 
     cdef void forget_index(self) noexcept:
-        streamlearn_unmap(self.cells, <size_t>(self.mask + 1) * 4)
+        streamlearn_unmap(self.cells, <size_t>self.cells_room * 4)
         streamlearn_unmap(self.ids, <size_t>self.ids_room * 8)
         forget(self.order, self.sorted)
         self.cells, self.ids, self.order = NULL, NULL, NULL
-        self.mask = self.ids_room = self.sorted = self.given = 0
+        self.cells_room = self.ids_room = self.sorted = self.given = 0
+        self.by_id, self.top = False, -1
 
     @property
     def bytes(self):
         """Memory mapped for slots and index."""
-        cells = 0 if self.dense else 4 * (self.mask + 1) + 8 * self.ids_room
-        return self.room * self.size + cells
+        return self.room * self.size + 4 * self.cells_room + 8 * self.ids_room
 
     cdef int grow(self, int64_t slots) except -1:
         """Room for this many slots, to the next power of two."""
@@ -137,7 +145,7 @@ cdef class Slots:
         if self.dense:
             self.used = max(self.used, max_id + 1)
             return 0
-        self.number_all(ids, count, numbers)
+        self.number_all(ids, count, max_id, numbers)
         self.grow(self.given)
         self.used = self.given
         return 0
@@ -153,21 +161,65 @@ cdef class Slots:
             if block.numbers_room < block.features:
                 block.numbers = <int64_t*>grown(block.numbers, block.feature_capacity)
                 block.numbers_room = block.feature_capacity
-            self.number_all(block.ids, block.features, block.numbers)
+            self.number_all(block.ids, block.features, block.max_id, block.numbers)
             block.numbered, block.numbered_by = self.layout, <void*>self
             block.numbered_to = self.given
         finally:
             self.release()
         return 0
 
-    cdef int number_all(self, const int64_t* ids, int64_t count, int64_t* numbers) except -1:
+    cdef int number_all(
+        self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers
+    ) except -1:
         cdef int64_t done = 0
+        self.choose_index(max_id)
         while done < count:
             with nogil:
                 done += self.find_or_add(
                     ids + done, count - done, numbers + done if numbers != NULL else NULL)
             if done < count:
-                self.make_room(self.given + 1)
+                self.make_room(self.given + count - done)
+        return 0
+
+    cdef int choose_index(self, int64_t max_id) except -1:
+        """A table by id or by hash, whichever is right for ids up to this one."""
+        self.top = max(self.top, max_id)
+        if self.top < BY_ID * self.given or (self.by_id and self.top < HASHED * self.given):
+            self.table_by_id()
+        elif self.by_id:
+            self.hash_again()
+        return 0
+
+    cdef int table_by_id(self) except -1:
+        """A cell for each id up to the top, and some more, so that it is seldom asked for."""
+        cdef int64_t room = self.top + 1 + self.top // 8, i
+        cdef uint32_t* table
+        if self.by_id:
+            if self.top >= self.cells_room:
+                self.cells = <uint32_t*>mapped(self.cells, self.cells_room * 4, room * 4)
+                self.cells_room = room
+            return 0
+        table = <uint32_t*>mapped(NULL, 0, room * 4)
+        streamlearn_unmap(self.cells, <size_t>self.cells_room * 4)
+        self.cells, self.cells_room, self.by_id = table, room, True
+        with nogil:
+            for i in range(self.given):
+                if i + FAR < self.given:
+                    streamlearn_fetch(&table[self.ids[i + FAR]])
+                table[self.ids[i]] = <uint32_t>(i + 1)
+        return 0
+
+    cdef int hash_again(self) except -1:
+        """An id came that is far beyond the others."""
+        cdef uint32_t* table = self.cells
+        cdef int64_t room = self.cells_room
+        self.cells, self.cells_room, self.by_id = NULL, 0, False
+        try:
+            self.make_room(self.given + 1)
+        except MemoryError:
+            self.cells, self.cells_room, self.by_id = table, room, True
+            raise
+        streamlearn_unmap(table, <size_t>room * 4)
         return 0
 
     cdef int make_room(self, int64_t want) except -1:
@@ -180,8 +232,8 @@ cdef class Slots:
         if self.ids_room < room:
             self.ids = <int64_t*>mapped(self.ids, self.ids_room * 8, room * 8)
             self.ids_room = room
-        if self.mask + 1 < 2 * <uint64_t>room:
-            self.rehash(2 * <uint64_t>room)
+        if not self.by_id and self.cells_room < 2 * room:
+            self.rehash(2 * room)
         return 0
 
     cdef int64_t find_or_add(
@@ -189,13 +241,39 @@ cdef class Slots:
     ) noexcept nogil:
         """One walk over the ids, the memory of those to come fetched ahead.
 
-        Returns how many are done: fewer than count when there is no room for a new one.
+        Returns how many are done: fewer than count when there may be no room for the next.
         """
+        if self.by_id:
+            return self.look_by_id(ids, min(count, self.ids_room - self.given), numbers)
+        return self.look_by_hash(ids, count, numbers)
+
+    cdef int64_t look_by_id(
+        self, const int64_t* ids, int64_t count, int64_t* numbers
+    ) noexcept nogil:
+        """Without branches: whether an id is new cannot be foretold."""
+        cdef uint32_t* cells = self.cells
+        cdef int64_t i
+        cdef uint32_t given = <uint32_t>self.given, number
+        for i in range(count):
+            if i + FARTHER < count:
+                streamlearn_fetch_to_write(&cells[ids[i + FARTHER]])
+            number = cells[ids[i]]
+            self.ids[given] = ids[i]
+            given += number == 0
+            number = number if number else given
+            cells[ids[i]] = number
+            if numbers != NULL:
+                numbers[i] = <int64_t>number - 1
+        self.given = given
+        return count
+
+    cdef int64_t look_by_hash(
+        self, const int64_t* ids, int64_t count, int64_t* numbers
+    ) noexcept nogil:
         cdef uint32_t* cells = self.cells
         cdef int64_t* known = self.ids
-        cdef uint64_t mask = self.mask, cell
-        cdef int64_t i, given = self.given
-        cdef int64_t room = min(self.ids_room, <int64_t>((mask + 1) // 2))
+        cdef int64_t i, cell, mask = self.cells_room - 1, given = self.given
+        cdef int64_t room = min(self.ids_room, self.cells_room // 2)
         for i in range(count):
             if i + FAR < count:
                 streamlearn_fetch(&cells[spread(ids[i + FAR]) & mask])
@@ -227,14 +305,12 @@ cdef class Slots:
         self.sorted = self.used
         return 0
 
-    cdef int rehash(self, uint64_t cells) except -1:
-        """A table of this many cells (a power of two), where the old one was: no memory is fresh
-        but the new part."""
-        cdef int64_t had = 4 * <int64_t>(self.mask + 1) if self.cells != NULL else 0
-        cdef uint32_t* table = <uint32_t*>mapped(self.cells, had, <int64_t>cells * 4)
-        cdef uint64_t mask = cells - 1, cell
-        cdef int64_t i
-        self.cells, self.mask = table, mask
+    cdef int rehash(self, int64_t cells) except -1:
+        """A hash table of this many cells (a power of two), where the old one was: no memory is
+        fresh but the new part."""
+        cdef int64_t had = 4 * self.cells_room, mask = cells - 1, cell, i
+        cdef uint32_t* table = <uint32_t*>mapped(self.cells, had, cells * 4)
+        self.cells, self.cells_room = table, cells
         with nogil:
             memset(table, 0, <size_t>had)
             for i in range(self.given):

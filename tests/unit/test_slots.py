@@ -271,6 +271,17 @@ def block_of(ids: np.ndarray, rows: int) -> Block:
     return Block.from_arrays(offsets, ids, 1.0 / (1.0 + ids % 7), labels)
 
 
+# Ids too thin for slots of their own: few of 3 million; every 15th of them; some beyond the table;
+# one that no table could reach; and old ones.
+INDEXED = [
+    np.array([7, 3_000_000]),
+    np.arange(0, 3_000_000, 15),
+    np.arange(0, 5_000_000, 25),
+    np.array([5, 1 << 45]),
+    np.arange(0, 3_000_000, 35),
+]
+
+
 def streams() -> dict[str, list[np.ndarray]]:
     random = np.random.default_rng(5)
     few = [random.choice(1000, 60, replace=False) for _ in range(4)]
@@ -282,6 +293,7 @@ def streams() -> dict[str, list[np.ndarray]]:
         "dense, then scattered": few + wide,
         # ids up to 2.4 million, few of them; then more than half of those there are
         "scattered, then dense again": [np.array([2_400_000]), *few, *full, *few, np.arange(9)],
+        "by hash, by id, by hash again": [*INDEXED, *few, *wide[:2]],
     }
 
 
@@ -307,6 +319,21 @@ def test_numbers_looked_up_ahead_change_nothing(name, ahead, algo):
             looking.snapshot()
     assert looking.state() == alone.state()
     assert looking.snapshot() == alone.snapshot()
+
+
+def test_the_index_follows_how_thin_the_ids_are():
+    learner, memory = at_once("averagesl"), []
+    for ids in INDEXED:
+        learner.learn(block_of(ids, 4))
+        learner.learn(block_of(ids[:2], 1))  # an index is looked at before a block is
+        memory.append(learner.memory)
+    slots, ids, cells = 32, 8, 4
+    room = {"few": 1024, "many": 2**18, "more": 2**19}
+    assert memory[0] == room["few"] * (slots + ids + 2 * cells)
+    assert memory[1] == room["many"] * (slots + ids) + cells * (3_000_001 + 375_000)
+    top = INDEXED[2][-1]
+    assert memory[2] == room["more"] * (slots + ids) + cells * (top + 1 + top // 8)
+    assert memory[3] == memory[4] == room["more"] * (slots + ids + 2 * cells)
 
 
 def test_numbers_of_another_learner_are_not_taken():
