@@ -1,5 +1,6 @@
 # The sparse online-to-batch conversion: (point, gradient, L, penalty) -> an exactly sparse weight.
 from libc.stdint cimport int64_t
+from streamlearn.engine cimport exact
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.block cimport Block
 from streamlearn.engine.lazy cimport shrink
@@ -17,6 +18,18 @@ cdef inline double converted(
 
 
 cdef double strongest(bytearray strengths, int64_t count, double cut) except -1.0
+
+
+cdef struct Part:
+    int64_t first            # slots first .. stop-1
+    int64_t stop
+    double unit              # of the weights that are handed out
+    int64_t kept             # weights that are not zero
+    int64_t seen             # slots that were touched
+    double violation         # of the optimality conditions, the largest
+    exact.Exact costs        # b|w| + l2/2 w^2
+    double rest              # those that are not finite
+    bint finite              # whether all weights and sums are
 
 
 cdef class Conversion:
@@ -52,4 +65,6 @@ cdef class Conversion:
     cdef double largest_curvature(self, Recent recent, double curvature) except -1.0
     cdef int choose_smoothness(self, Recent recent, Loss loss, double curvature) except -1
     cdef bytearray strengths(self)
+    cdef double solve_one(self, Part* part, char* slot, bint penalised) noexcept nogil
+    cdef void solve_part(self, Part* part, int64_t* id, double* weight) noexcept nogil
     cdef dict solve(self, Recent recent, Loss loss, double shift, double scale)

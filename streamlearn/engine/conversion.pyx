@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.math cimport copysign, fabs, isfinite, rint, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport qsort
+from libc.string cimport memmove, memset
 
 from streamlearn.engine cimport exact
 from streamlearn.engine.algorithms.reading cimport Reading
@@ -12,6 +13,7 @@ from streamlearn.engine.loss cimport Loss
 from streamlearn.engine.recent cimport Recent, newest_kept
 from streamlearn.engine.slots cimport Slots, find, id_of, spread, touched
 from streamlearn.engine.sorting cimport sort_columns
+from streamlearn.engine.together cimport Hand, both
 
 from streamlearn.errors import Divergence
 
@@ -32,6 +34,9 @@ cdef double UNIT = 2.0 ** -40
 # Costs are counted of all features up to so many, and of a share of them beyond: each of them would
 # be converted ten times, which took longer than to learn it, to tell apart costs of 1 % or more.
 cdef int64_t ENOUGH = 1 << 17
+
+# Slots, from which on two hands are faster than one.
+cdef int64_t MANY = 1 << 17
 
 cdef extern from *:
     """
@@ -328,58 +333,77 @@ cdef class Conversion:
         del found[8 * n:]
         return found
 
+    cdef double solve_one(self, Part* part, char* slot, bint penalised) noexcept nogil:
+        """The weight of a coordinate that was touched, and what it adds to the certificate."""
+        cdef Reading reading
+        cdef double w, strength, cost, off
+        self.kernel.read(self.algorithm, slot + self.offset, penalised, &reading)
+        w = self.weight(&reading, penalised, self.smoothness, &strength)
+        if not (fabs(w * part.unit) < LARGEST and isfinite(reading.gradient)
+                and isfinite(reading.penalty) and isfinite(reading.scale)):
+            part.finite = False
+        cost = reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
+        if cost >= 0.0 and isfinite(cost):
+            exact.add(&part.costs, cost)
+        else:                            # overflowed, or of a state that nobody learned
+            part.rest += cost
+        # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
+        if w == 0.0:
+            off = fabs(reading.gradient) - reading.penalty
+        else:
+            off = fabs(reading.gradient + copysign(reading.penalty, w))
+        if off > part.violation:
+            part.violation = off
+        return w * part.unit
+
+    cdef void solve_part(self, Part* part, int64_t* id, double* weight) noexcept nogil:
+        """Some of the slots, their weights that are not zero from where the slots begin."""
+        cdef int64_t i
+        cdef double w
+        cdef char* slot
+        for i in range(part.first, part.stop):
+            slot = self.slots.base + i * self.slots.size
+            if touched(slot):
+                part.seen += 1
+                w = self.solve_one(part, slot, True)
+                if w != 0.0:
+                    id[part.first + part.kept] = id_of(self.slots, i)
+                    weight[part.first + part.kept] = w
+                    part.kept += 1
+
     cdef dict solve(self, Recent recent, Loss loss, double shift, double scale):
         """The exactly sparse weights, sorted by id, and the certificate.
 
-        Labels were learned as (label - shift) * scale; weights are handed out unscaled.
+        Labels were learned as (label - shift) * scale; weights are handed out unscaled. Nothing
+        in it depends on the order of the slots, so that two hands may share them.
         """
-        cdef Column ids = Column(self.slots.used), weights = Column(self.slots.used)
-        cdef int64_t* id = <int64_t*>ids.start
-        cdef double* weight = <double*>weights.start
-        cdef exact.Exact costs
-        cdef Reading reading
-        cdef double w, strength, violation = 0.0, off, penalty, bias = 0.0, unit = 1.0 / scale
-        cdef double total = 0.0, value, slope, cost, rest = 0.0
-        cdef int64_t i, n = 0, seen = 0, row
-        cdef char* slot
+        cdef int64_t used = self.slots.used, row
+        cdef Column ids = Column(used), weights = Column(used)
+        cdef Part all
+        cdef double penalty, bias = 0.0, unit = 1.0 / scale
+        cdef double total = 0.0, value, slope
         cdef Block block
-        cdef bint finite = True
-        exact.clear(&costs)
-        with nogil:
-            for i in range(-1, self.slots.used):
-                slot = self.bias if i < 0 else self.slots.base + i * self.slots.size
-                if slot == NULL or not touched(slot):
-                    continue
-                self.kernel.read(self.algorithm, slot + self.offset, i >= 0, &reading)
-                w = self.weight(&reading, i >= 0, self.smoothness, &strength)
-                if not (fabs(w * unit) < LARGEST and isfinite(reading.gradient)
-                        and isfinite(reading.penalty) and isfinite(reading.scale)):
-                    finite = False
-                    break
-                cost = reading.penalty * fabs(w) + 0.5 * self.l2 * w * w
-                if cost >= 0.0 and isfinite(cost):
-                    exact.add(&costs, cost)
-                else:                            # overflowed, or of a state that nobody learned
-                    rest += cost
-                # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)
-                if w == 0.0:
-                    off = fabs(reading.gradient) - reading.penalty
-                else:
-                    off = fabs(reading.gradient + copysign(reading.penalty, w))
-                if off > violation:
-                    violation = off
-                if i < 0:
-                    bias = w * unit
-                    continue
-                seen += 1
-                if w != 0.0:
-                    id[n], weight[n] = id_of(self.slots, i), w * unit
-                    n += 1
-            if not self.slots.dense:
-                sort_columns(id, weight, n)
-        if not finite:
+        cdef Solving one, other
+        all = part_of(0, used, unit)
+        if self.bias != NULL and touched(self.bias):
+            bias = self.solve_one(&all, self.bias, False)
+        if used < MANY:
+            with nogil:
+                self.solve_part(&all, <int64_t*>ids.start, <double*>weights.start)
+        else:
+            one = Solving(self, ids, weights)
+            other = Solving(self, ids, weights)
+            one.part, other.part = part_of(0, used // 2, unit), part_of(used // 2, used, unit)
+            both(one, other)
+            ids.close_up(one.part.kept, other.part.first, other.part.kept)
+            weights.close_up(one.part.kept, other.part.first, other.part.kept)
+            for one in (one, other):
+                add_part(&all, &one.part)
+        if not all.finite:
             raise Divergence(self.t, 0, "the sums of learning have left the finite numbers by "
                              "now; scale the values and labels")
+        if not self.slots.dense:
+            sort_columns(<int64_t*>ids.start, <double*>weights.start, all.kept)
         for block in (recent.old, recent.young):
             with nogil:
                 for row in range(recent.first(block), block.rows):
@@ -389,16 +413,16 @@ cdef class Conversion:
         # Labels were scaled for the squared loss only: a gradient scales with them, a loss with
         # their square. What overflows is not told.
         mean_loss = total / len(recent) * unit * unit if len(recent) else None
-        penalty = (exact.value(&costs) + rest) * unit * unit
+        penalty = (exact.value(&all.costs) + all.rest) * unit * unit
         if mean_loss is not None and not isfinite(mean_loss + penalty):
             mean_loss = None
         return {
-            "ids": ids.taken(n),
-            "weights": weights.taken(n),
+            "ids": ids.taken(all.kept),
+            "weights": weights.taken(all.kept),
             "bias": bias + shift if self.bias != NULL else 0.0,
-            "seen": seen,
+            "seen": all.seen,
             "certificate": {
-                "violation": violation * unit if self.has_gradient else None,
+                "violation": all.violation * unit if self.has_gradient else None,
                 "objective": None if mean_loss is None else mean_loss + penalty,
                 "recent_loss": mean_loss,
                 "recent_examples": len(recent),
@@ -423,7 +447,42 @@ cdef class Column:
     def __dealloc__(self):
         Py_XDECREF(self.bytes)
 
+    cdef void close_up(self, int64_t count, int64_t first, int64_t more) noexcept:
+        """Behind the first `count` words come the `more` words that begin at `first`."""
+        memmove(self.start + 8 * count, self.start + 8 * first, <size_t>(8 * more))
+
     cdef bytes taken(self, int64_t count):
         if _PyBytes_Resize(&self.bytes, 8 * count) < 0:
             raise MemoryError("no memory for the weights of a snapshot")
         return <bytes>self.bytes
+
+
+cdef Part part_of(int64_t first, int64_t stop, double unit) noexcept:
+    cdef Part part
+    memset(&part, 0, sizeof(Part))
+    part.first, part.stop, part.unit, part.finite = first, stop, unit, True
+    return part
+
+
+cdef void add_part(Part* all, const Part* part) noexcept:
+    all.kept += part.kept
+    all.seen += part.seen
+    all.violation = max(all.violation, part.violation)
+    exact.add_sum(&all.costs, &part.costs)
+    all.rest += part.rest
+    all.finite = all.finite and part.finite
+
+
+cdef class Solving(Hand):
+    """A part of the slots for one hand."""
+
+    cdef Conversion conversion
+    cdef Column ids, weights
+    cdef Part part
+
+    def __init__(self, Conversion conversion, Column ids, Column weights):
+        self.conversion, self.ids, self.weights = conversion, ids, weights
+
+    cdef void work(self) noexcept nogil:
+        self.conversion.solve_part(
+            &self.part, <int64_t*>self.ids.start, <double*>self.weights.start)

@@ -43,6 +43,12 @@ cdef inline void add(Exact* sum, double x) noexcept nogil:
     sum.words[place + 2] += high
 
 
+cdef inline void add_sum(Exact* sum, const Exact* other) noexcept nogil:
+    cdef int i
+    for i in range(WORDS):
+        sum.words[i] += other.words[i]
+
+
 cdef inline double value(const Exact* sum) noexcept nogil:
     """The sum, rounded a few times at most."""
     cdef Exact carried = sum[0]

@@ -3,14 +3,14 @@
 # Dense costs nothing to look up but memory for every id below the largest, and fresh memory costs
 # more than anything else here. The rule: stay dense while the largest id is below 2^20 or below 4
 # times the ids seen; else keep an exact index, and come back to dense when the ids have filled half
-# of their range. The index is a hash table, or, while the largest id is below 16 times the ids seen,
-# a table by id: 4 bytes for each there may be, one look instead of two, and never made anew. Where
-# a slot lives never changes what is learned.
+# of their range. The index is a hash table; or, while the largest id is below 16 times the ids
+# seen, a table by id: 4 bytes for each there may be, one look instead of two, and never made anew.
+# Where a slot lives never changes what is learned.
 #
 # A thread that parses ahead may look up numbers ahead, too: the index, behind a lock, is all that
 # it touches. Slots are laid out by the thread that learns; when they get other numbers, those that
 # were looked up before are of an old layout and count for nothing.
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from streamlearn.engine.algorithms.everyone cimport Keyed

@@ -2,14 +2,67 @@
 # ("American flag"). Ids are distinct, so that it does not matter in which order they came.
 from libc.stdint cimport int64_t
 
+from streamlearn.engine.together cimport Hand, both
+
 cdef enum:
     DIGIT = 8                            # bits; more are more places than a TLB knows
     BUCKETS = 1 << DIGIT
     FEW = 24                             # so many are put in order one by one
+    SAMPLE = 63                          # ids that the middle one is taken from
+
+cdef int64_t MANY = 1 << 17              # from here on two hands are faster than one
 
 
-cdef void sort_columns(int64_t* ids, double* weights, int64_t count) noexcept nogil:
+cdef class Sorting(Hand):
+    """A stretch of columns to be sorted."""
+    cdef int64_t* ids
+    cdef double* weights
+    cdef int64_t count
+
+    cdef void work(self) noexcept nogil:
+        sort_stretch(self.ids, self.weights, self.count)
+
+
+cdef Sorting stretch(int64_t* ids, double* weights, int64_t first, int64_t stop):
+    cdef Sorting part = Sorting()
+    part.ids, part.weights, part.count = ids + first, weights + first, stop - first
+    return part
+
+
+cdef int sort_columns(int64_t* ids, double* weights, int64_t count) except -1:
     """Ids >= 0 by size, and the weights with them."""
+    cdef int64_t middle
+    if count < MANY:
+        sort_stretch(ids, weights, count)
+        return 0
+    with nogil:
+        middle = halve(ids, weights, count)
+    both(stretch(ids, weights, 0, middle), stretch(ids, weights, middle, count))
+    return 0
+
+
+cdef int64_t halve(int64_t* ids, double* weights, int64_t count) noexcept nogil:
+    """Put the smaller ids in front, more or less half of them; returns how many those are."""
+    cdef int64_t[SAMPLE] some
+    cdef double[SAMPLE] unused
+    cdef int64_t i, k = count - 1, pivot
+    for i in range(SAMPLE):
+        some[i], unused[i] = ids[i * (count // SAMPLE)], 0.0
+    insert(some, unused, SAMPLE)
+    pivot = some[SAMPLE // 2]
+    i = 0
+    while True:
+        while i <= k and ids[i] < pivot:
+            i += 1
+        while i <= k and ids[k] >= pivot:
+            k -= 1
+        if i > k:
+            return i
+        ids[i], ids[k] = ids[k], ids[i]
+        weights[i], weights[k] = weights[k], weights[i]
+
+
+cdef void sort_stretch(int64_t* ids, double* weights, int64_t count) noexcept nogil:
     cdef int64_t i, every = 0
     cdef int bits = 0
     for i in range(count):

@@ -1,15 +1,19 @@
 """Snapshots of many weights: in the order of their ids, their costs added exactly."""
 
+import _thread
 import math
+import time
 
 import numpy as np
 import pytest
 
 from streamlearn.catalogue import make_learner, resolve
+from streamlearn.engine import together
 from streamlearn.engine.block import Block
 from streamlearn.engine.learner import Learner
 
 L1, L2 = 1e-6, 1e-5
+SHARED = 300_000  # so many are shared by two threads
 
 
 def learned(ids: np.ndarray, seed: int):
@@ -26,7 +30,7 @@ def learned(ids: np.ndarray, seed: int):
     return learner, np.unique(np.concatenate(rows))
 
 
-@pytest.mark.parametrize("count", [1, 2, 24, 25, 26, 1000, 30_000])
+@pytest.mark.parametrize("count", [1, 2, 24, 25, 26, 1000, 30_000, SHARED])
 @pytest.mark.parametrize("top", [2**20 - 1, 2**24, 2**40, 2**63 - 1])
 def test_weights_come_by_rising_id(count, top):
     rng = np.random.default_rng(count)
@@ -46,8 +50,9 @@ def test_weights_come_by_rising_id(count, top):
     assert dense["certificate"] == snapshot["certificate"]
 
 
-def test_costs_are_added_exactly():
-    learner, _ = learned(np.arange(30_000), 7)
+@pytest.mark.parametrize("count", [30_000, SHARED])
+def test_costs_are_added_exactly(count):
+    learner, _ = learned(np.arange(count), 7)
     snapshot = learner.snapshot(1.0)
     weights = [*np.frombuffer(snapshot["weights"])]
     costs = [L1 * abs(w) + 0.5 * L2 * w * w for w in weights]
@@ -55,6 +60,32 @@ def test_costs_are_added_exactly():
     certificate = snapshot["certificate"]
     expected = certificate["recent_loss"] + math.fsum(costs)
     assert abs(certificate["objective"] - expected) <= 2 * math.ulp(expected)
+
+
+@pytest.mark.parametrize("top", [SHARED, 2**50])
+def test_where_no_thread_is_to_be_had_the_same_comes_of_one(monkeypatch, top):
+    ids = np.unique(np.random.default_rng(4).integers(0, top, SHARED))
+    learner, _ = learned(ids, 4)
+    expected, refused = learner.snapshot(), []
+
+    def refuse(*_):
+        refused.append(1)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(together, "start_new_thread", refuse)
+    assert learner.snapshot() == expected
+    assert len(refused) == (1 if top == SHARED else 2)  # to solve; and to sort, if need be
+
+
+def test_threads_come_and_go_and_leave_nothing():
+    learner, _ = learned(np.arange(SHARED), 5)
+    before = _thread._count()
+    expected = learner.snapshot(1.0)
+    for _ in range(20):
+        assert learner.snapshot(1.0) == expected
+    deadline = time.monotonic() + 20
+    while _thread._count() > before:  # the last one may be on its way out
+        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("c", [-1e3, -1e-300, -0.0])
