@@ -98,8 +98,10 @@ cdef inline uint64_t spread(int64_t id) noexcept nogil:
 
 
 cdef inline void fetch_cell(Slots slots, int64_t id) noexcept nogil:
-    """Have the cell of a scattered id at hand when it is asked for; of any id, known or not."""
-    streamlearn_fetch(&slots.cells[id if slots.by_id else spread(id) & (slots.cells_room - 1)])
+    """Have the cell of a scattered id, known or not, at hand when it is asked for."""
+    cdef int64_t cell = id if slots.by_id else spread(id) & (slots.cells_room - 1)
+    if cell < slots.cells_room:
+        streamlearn_fetch(&slots.cells[cell])
 
 
 cdef inline int64_t find(Slots slots, int64_t id) noexcept nogil:

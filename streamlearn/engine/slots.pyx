@@ -178,7 +178,8 @@ cdef class Slots:
                 done += self.find_or_add(
                     ids + done, count - done, numbers + done if numbers != NULL else NULL)
             if done < count:
-                self.make_room(self.given + count - done)
+                # by hash there is no room for one more; by id there may be none for all the rest
+                self.make_room(self.given + (count - done if self.by_id else 1))
         return 0
 
     cdef int choose_index(self, int64_t max_id) except -1:
