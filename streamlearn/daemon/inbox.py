@@ -12,7 +12,7 @@ class Inbox:
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.held = 0
+        self.held = self.open = 0  # bytes and jobs that were put and are not done with
         self.jobs: deque[Any] = deque()
         self.filled = Condition()
 
@@ -24,6 +24,7 @@ class Inbox:
         with self.filled:
             self.jobs.append(job)
             self.held += job.size
+            self.open += 1
             self.filled.notify()
 
     def take(self, timeout: float | None) -> Any:
@@ -47,9 +48,10 @@ class Inbox:
                 size -= found[-1].size
         return found
 
-    def done(self, size: int) -> None:
+    def done(self, size: int, count: int = 1) -> None:
         with self.filled:
             self.held -= size
+            self.open -= count
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -284,7 +284,7 @@ class Learning:
         The figures come first, so that whoever was answered finds it in them.
         """
         self.note_figures()
-        self.inbox.done(sum(job.size for job, _ in done))
+        self.inbox.done(sum(job.size for job, _ in done), len(done))
         for job, reply in done:
             job.answer(reply)
         self.answered()

@@ -491,7 +491,7 @@ class Server:
             **figures,
             "lag": t - figures["published_t"],
             "rate": (t - before) / (now - then) if now > then else 0.0,
-            "queued": len(self.inbox),
+            "queued": self.inbox.open,
             "queued_bytes": self.inbox.held,
             "requests": self.requests_seen,
             "predictions": self.predictions,

@@ -153,7 +153,7 @@ def test_while_it_drains_it_takes_no_more_but_answers(serve):
         c.learn(WIDE)
         for _ in range(10):
             c.send({"text": b"0 1:1\n1 2:1\n" * 100})
-        until(lambda: other.status()["queued"] >= 9)  # the tenth is in work
+        until(lambda: other.status()["queued"] >= 9)
         daemon.signal(signal.SIGTERM)
         daemon.wait_for("stopping: SIGTERM")
         with pytest.raises(Refusal, match="STOPPING"):
