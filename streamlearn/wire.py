@@ -6,7 +6,6 @@ daemon/PROTOCOL.md describes every message; tests/golden holds the frames of thi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgpack
@@ -18,6 +17,7 @@ OLDEST, NEWEST = 1, 1  # versions of the protocol that are spoken
 # waits on a connection in messages, so this bounds it in bytes.
 MAX_FEED = 1 << 16
 MAX_MESSAGE = 16 << 20  # bytes of a request, unless --max-message says otherwise
+WIDTHS = {0xC5: 2, 0xC6: 4}  # of the size of a long text, by its kind in msgpack
 HEAD = 4096  # bytes of a request in which the key of its text is looked for
 REMEMBERED = 64  # acks kept for each client: its largest window of unanswered batches
 
@@ -79,17 +79,20 @@ def unpack_request(data: memoryview) -> dict[str, Any]:
     A map without its last value is read as it is with it; where what looks like the key of that
     value is something else, the map is read as a whole.
     """
-    head = bytes(data[:HEAD]) if len(data) > HEAD else b""
-    key = head.find(b"\xa4text", 1)
-    width = {0xC5: 2, 0xC6: 4}.get(head[key + 5]) if 0 < key < HEAD - 10 else None
-    if width:
-        start = key + 6 + width
-        if start + int.from_bytes(head[key + 6 : start], "big") == len(data):
-            with suppress(Refusal):
+    size = len(data)
+    if size > HEAD:
+        head = bytes(data[:HEAD])
+        key = head.find(b"\xa4text", 1)
+        width = WIDTHS.get(head[key + 5]) if 0 < key < HEAD - 10 else None
+        start = key + 6 + (width or 0)
+        if width and start + int.from_bytes(head[key + 6 : start], "big") == size:
+            try:
                 body = unpack(head[:key] + b"\xa4text\xc4\x00")
-                if next(reversed(body)) == "text":
-                    body["text"] = data[start:]
-                    return body
+            except Refusal:
+                return unpack(data)
+            if next(reversed(body)) == "text":
+                body["text"] = data[start:]
+                return body
     return unpack(data)
 
 

@@ -7,6 +7,7 @@ for is imported, because start-up time matters in a pipe.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import io
 import os
@@ -112,8 +113,12 @@ def dispatch(words: Sequence[str]) -> int:
         close = closest(name, COMMANDS)
         hint = f"did you mean {close[0]!r}?" if close else "see 'streamlearn --help'"
         raise UsageError(f"no command {name!r}; {hint}")
+    gc.disable()
     parser, module = command_parser(name)
-    return module.run(parser.parse_args(words[1:]))
+    args = parser.parse_args(words[1:])
+    gc.freeze()  # what was imported stays: to look through it for garbage takes milliseconds
+    gc.enable()
+    return module.run(args)
 
 
 def main(words: Sequence[str] | None = None) -> int:
