@@ -52,8 +52,8 @@ cdef class Conversion:
     cdef int64_t t                   # examples learned
     cdef double cut                  # only coordinates stronger than this are kept
 
-    cdef double weight(self, const Reading* reading, bint penalised, double smoothness,
-                       double* strength) noexcept nogil
+    cdef double weight(self, const Reading* reading, bint penalised) noexcept nogil
+    cdef double strength(self, const Reading* reading, double w) noexcept nogil
     cdef void weights(
         self, const Reading* reading, const double* candidates, double* out) noexcept nogil
     cdef double margin(self, Block block, int64_t row) noexcept nogil

@@ -76,19 +76,22 @@ cdef double strongest(bytearray strengths, int64_t count, double cut) except -1.
 cdef class Conversion:
     """One snapshot in the making."""
 
-    cdef double weight(self, const Reading* reading, bint penalised, double smoothness,
-                       double* strength) noexcept nogil:
-        """The weight handed out; strength is |L point - g| in units of the penalty."""
-        cdef double point = reading.last if self.at_last else reading.mean
-        cdef double local = smoothness * reading.scale, w = point
-        strength[0] = fabs(point)
+    cdef double weight(self, const Reading* reading, bint penalised) noexcept nogil:
+        """The weight handed out."""
+        cdef double w = reading.last if self.at_last else reading.mean
         if self.converts:
-            w = converted(point, reading.gradient, local, reading.penalty)
-            if reading.penalty > 0.0:
-                strength[0] = fabs(local * point - reading.gradient) / reading.penalty
-            else:
-                strength[0] = fabs(w)
-        return 0.0 if penalised and strength[0] <= self.cut else w
+            w = converted(w, reading.gradient, self.smoothness * reading.scale, reading.penalty)
+        if penalised and self.cut > 0.0 and self.strength(reading, w) <= self.cut:
+            return 0.0
+        return w
+
+    cdef double strength(self, const Reading* reading, double w) noexcept nogil:
+        """|L point - g| in units of the penalty; |w| where there is none."""
+        cdef double point = reading.last if self.at_last else reading.mean
+        if not self.converts or reading.penalty <= 0.0:
+            return fabs(w)
+        return (fabs(self.smoothness * reading.scale * point - reading.gradient)
+                / reading.penalty)
 
     cdef void weights(
         self, const Reading* reading, const double* candidates, double* out
@@ -117,7 +120,7 @@ cdef class Conversion:
     cdef double margin(self, Block block, int64_t row) noexcept nogil:
         """The margin of a row under the weights served."""
         cdef Reading reading
-        cdef double strength, x, total = 0.0
+        cdef double x, total = 0.0
         cdef int64_t k, number
         cdef char* slot
         for k in range(block.offsets[row] - 1, block.offsets[row + 1]):
@@ -130,7 +133,7 @@ cdef class Conversion:
             if slot == NULL or not touched(slot):
                 continue
             self.kernel.read(self.algorithm, slot + self.offset, slot != self.bias, &reading)
-            total += x * self.weight(&reading, slot != self.bias, self.smoothness, &strength)
+            total += x * self.weight(&reading, slot != self.bias)
         return total
 
     cdef double largest_curvature(self, Recent recent, double curvature) except -1.0:
@@ -321,6 +324,7 @@ cdef class Conversion:
         found = bytearray(8 * self.slots.used)
         cdef double* strengths = <double*><char*>found
         cdef Reading reading
+        cdef double w
         cdef int64_t i, n = 0
         cdef char* slot
         with nogil:
@@ -328,7 +332,9 @@ cdef class Conversion:
                 slot = self.slots.base + i * self.slots.size
                 if touched(slot):
                     self.kernel.read(self.algorithm, slot + self.offset, True, &reading)
-                    if self.weight(&reading, True, self.smoothness, &strengths[n]) != 0.0:
+                    w = self.weight(&reading, True)
+                    if w != 0.0:
+                        strengths[n] = self.strength(&reading, w)
                         n += 1
         del found[8 * n:]
         return found
@@ -336,9 +342,9 @@ cdef class Conversion:
     cdef double solve_one(self, Part* part, char* slot, bint penalised) noexcept nogil:
         """The weight of a coordinate that was touched, and what it adds to the certificate."""
         cdef Reading reading
-        cdef double w, strength, cost, off
+        cdef double w, cost, off
         self.kernel.read(self.algorithm, slot + self.offset, penalised, &reading)
-        w = self.weight(&reading, penalised, self.smoothness, &strength)
+        w = self.weight(&reading, penalised)
         if not (fabs(w * part.unit) < LARGEST and isfinite(reading.gradient)
                 and isfinite(reading.penalty) and isfinite(reading.scale)):
             part.finite = False

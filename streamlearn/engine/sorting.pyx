@@ -78,11 +78,13 @@ cdef void deal(int64_t* ids, double* weights, int64_t count, int bits) noexcept 
     cdef int64_t[BUCKETS] stops
     cdef int64_t i, id, other, bucket, place, begin = 0, last
     cdef double weight, other_weight
-    cdef int shift
+    cdef int shift, digit = DIGIT
     if count <= FEW:
         insert(ids, weights, count)
         return
-    shift = max(bits - DIGIT, 0)
+    while (1 << digit) > count:                  # no more buckets than there are ids
+        digit -= 1
+    shift = max(bits - digit, 0)
     last = ((<int64_t>1) << (bits - shift)) - 1
     for bucket in range(last + 1):
         stops[bucket] = 0

@@ -8,6 +8,7 @@
 from libc.math cimport copysign, fabs, sqrt
 from libc.stdint cimport int64_t
 from streamlearn.engine.algorithms.reading cimport Reading
+from streamlearn.engine.lazy cimport positive
 
 cdef struct AdaptiveSlot:    # 64 bytes: one cache line a visit
     int64_t last         # examples seen at the last touch, it included
@@ -86,10 +87,10 @@ cdef inline double metric(const Adaptive* a, const AdaptiveSlot* slot) noexcept 
 
 cdef inline double read(const Adaptive* a, AdaptiveSlot* slot, bint penalised) noexcept nogil:
     cdef double size = excess(a, slot) if penalised else fabs(slot.S)
-    cdef double w
-    if size <= 0.0:
+    cdef double h = metric(a, slot), w
+    if h == 0.0:                            # only zeros were seen, or what squares to zero
         return 0.0
-    w = -copysign(size / metric(a, slot), slot.S)
+    w = -copysign(positive(size) / h, slot.S)
     slot.A += a.t * w
     return w
 
