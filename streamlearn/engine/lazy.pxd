@@ -103,8 +103,8 @@ cdef inline double gap_sum_u(
         return 0.0
     q = 0.0
     if c > 0.0 and size <= last * c:
-        q = floor(size / c)             # the descent ends inside the gap
-        e = <int64_t>q
+        e = <int64_t>(size / c)         # the descent ends inside the gap
+        q = e
     if e >= first:
         total = (e - first + 1) * (size - 0.5 * c * (first + e))
     if subgradient and e < last:

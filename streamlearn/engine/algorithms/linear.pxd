@@ -20,18 +20,18 @@ cdef struct Linear:
 cdef inline double read(Linear* a, LinearSlot* slot) noexcept nogil:
     """Settle the gap, add the iterate in hand to the sum, and return its u."""
     cdef int64_t gap = a.step.t + 1 - slot.last
-    cdef double size
-    if gap > 0 and slot.u != 0.0:
-        size = fabs(slot.u) - gap * a.step.c
-        if size > 0.0:
-            # The common case, still descending: sum_{j<gap} (U - jc) = gap (U + U_gap + c) / 2
-            slot.A += copysign(0.5 * gap * (fabs(slot.u) + size + a.step.c), slot.u)
-            slot.u = copysign(size, slot.u)
-        else:
-            slot.A += gap_sum_u(slot.u, 0, gap - 1, a.step.c, a.step.subgradient)
-            slot.u = after_gap(slot.u, gap, a.step.c, a.step.subgradient)
-    slot.A += slot.u
-    return slot.u
+    cdef double c = a.step.c, u = slot.u, size = fabs(u) - gap * c
+    if size > 0.0:
+        # The common case, still descending: sum_{j<gap} (U - jc) = gap (U + U_gap + c) / 2. It
+        # holds for no gap too, and to ask first whether there is one would be a second branch.
+        slot.A += copysign(0.5 * gap * (fabs(u) + size + c), u)
+        u = copysign(size, u)
+    elif u != 0.0:
+        slot.A += gap_sum_u(u, 0, gap - 1, c, a.step.subgradient)
+        u = after_gap(u, gap, c, a.step.subgradient)
+    slot.u = u
+    slot.A += u
+    return u
 
 
 cdef inline void update(Linear* a, LinearSlot* slot, double x, bint penalised) noexcept nogil:
