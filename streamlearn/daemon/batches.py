@@ -85,7 +85,7 @@ def many_rows(
     lines = [whole_lines(request["text"]) for request in texts]
     first, found = len(block), []
     try:
-        marks = parser.parse_texts(lines, [place_of(request)[1] for request in texts], block)
+        marks = parser.parse_texts(lines, [lines_before(request) for request in texts], block)
     except MemoryError:
         block.cut(first)
         if len(texts) == 1:
@@ -111,7 +111,11 @@ def whole_lines(text: bytes | memoryview) -> bytes | memoryview:
 
 def place_of(request: Mapping[str, Any]) -> tuple[str, int]:
     """The file, and how many of its lines stand before these."""
-    return request.get("name", UNNAMED), max(request.get("line", 1) - 1, 0)
+    return request.get("name", UNNAMED), lines_before(request)
+
+
+def lines_before(request: Mapping[str, Any]) -> int:
+    return max(request.get("line", 1) - 1, 0)
 
 
 def read_past(text: bytes | memoryview, parser: Parser, rows: Rows, name: str) -> None:

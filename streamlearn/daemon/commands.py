@@ -239,13 +239,14 @@ def perform(server: Server, request: dict[str, Any], answer: Answer, size: int) 
     command = COMMANDS.get(name) if isinstance(name, str) else None
     if command is None:
         raise Refusal("BAD_REQUEST", f"no command {short(name)}; there are {', '.join(COMMANDS)}")
+    takes = command.takes
     for key, value in request.items():
-        if key in EVERY:
-            continue
-        if key not in command.takes:
-            known = ", ".join(command.takes) or "nothing"
+        wanted = takes.get(key)
+        if wanted is None:
+            if key in EVERY:
+                continue
+            known = ", ".join(takes) or "nothing"
             raise Refusal("BAD_REQUEST", f"{name} takes {known}; not {short(key)}")
-        wanted = command.takes[key]
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             raise Refusal("BAD_REQUEST", f"{key!r} of {name} has a value of the wrong type")
     return command.run(server, request, answer, size)

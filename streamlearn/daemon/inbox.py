@@ -1,9 +1,11 @@
-"""Inbox: what the poll thread hands to the learning thread, bounded in bytes."""
+"""Inbox: what the poll thread hands to another thread, bounded in bytes.
+
+One thread puts and one takes; each counts for itself, so that there is nothing to lock.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from threading import Condition
+from queue import Empty, SimpleQueue
 from typing import Any
 
 
@@ -12,46 +14,59 @@ class Inbox:
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.held = self.open = 0  # bytes and jobs that were put and are not done with
-        self.jobs: deque[Any] = deque()
-        self.filled = Condition()
+        self.put_bytes = self.put_jobs = 0  # counted by the thread that puts
+        self.done_bytes = self.done_jobs = 0  # ... and by the one that takes
+        self.jobs: SimpleQueue[Any] = SimpleQueue()
+        self.next: Any = None  # a job that was taken too soon
+
+    @property
+    def held(self) -> int:
+        """Bytes that were put and are not done with."""
+        return self.put_bytes - self.done_bytes
+
+    @property
+    def open(self) -> int:
+        """Jobs that were put and are not done with."""
+        return self.put_jobs - self.done_jobs
 
     def has_room(self, size: int) -> bool:
         """Anything fits into an empty inbox, so that no batch is refused for ever."""
-        return self.held == 0 or self.held + size <= self.budget
+        held = self.put_bytes - self.done_bytes
+        return held == 0 or held + size <= self.budget
 
     def put(self, job: Any) -> None:
-        with self.filled:
-            self.jobs.append(job)
-            self.held += job.size
-            self.open += 1
-            self.filled.notify()
+        self.put_bytes += job.size
+        self.put_jobs += 1
+        self.jobs.put(job)
 
     def take(self, timeout: float | None) -> Any:
         """The next job, or None when there is none in time."""
-        with self.filled:
-            if not self.jobs:
-                self.filled.wait(timeout)
-            return self.jobs.popleft() if self.jobs else None
+        if self.next is not None:
+            job, self.next = self.next, None
+            return job
+        try:
+            return self.jobs.get(timeout=timeout)
+        except Empty:
+            return None
 
     def nudge(self) -> None:
         """Let whoever waits look at the clock again."""
-        with self.filled:
-            self.filled.notify()
+        self.jobs.put(None)
 
     def take_more(self, kind: type, size: int, count: int) -> list[Any]:
         """Jobs that are there and of this kind: up to the one that makes up `size`, or `count`."""
         found: list[Any] = []
-        with self.filled:
-            while size > 0 and len(found) < count and self.jobs and isinstance(self.jobs[0], kind):
-                found.append(self.jobs.popleft())
-                size -= found[-1].size
+        while size > 0 and len(found) < count and (job := self.take(0.0)) is not None:
+            if not isinstance(job, kind):
+                self.next = job
+                break
+            found.append(job)
+            size -= job.size
         return found
 
     def done(self, size: int, count: int = 1) -> None:
-        with self.filled:
-            self.held -= size
-            self.open -= count
+        self.done_bytes += size
+        self.done_jobs += count
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return self.jobs.qsize() + (self.next is not None)

@@ -95,7 +95,7 @@ class Ledger:
         before: the examples learned in all before its block was; learned: rows of the block.
         """
         counts, rows = self.counts, entry.rows
-        t = before + rows.stop
+        t, good, bad = before + rows.stop, rows.good, rows.bad
         if self.stopped and rows.first > learned:
             raise self.stopped.refusal()  # its turn did not come
         counts.batches += 1
@@ -104,17 +104,18 @@ class Ledger:
             counts.rejected += entry.rejected
             ack = Ack(t, 0, 0, entry.rejected, entry.refusal)
         else:
-            counts.received += rows.total
+            counts.received += good + bad
             if self.stopped and rows.stop > learned:
-                good = learned - rows.first
-                counts.learned += good
-                counts.rejected += rows.total - good
-                raise self.stopped.refusal(learned=good, rejected=rows.total - good)
-            counts.learned += rows.good
-            counts.skipped += rows.bad
-            self.training.counters["bad_lines"] += rows.bad
-            self.training.counters["blank_lines"] += rows.blank
-            ack = Ack(t, rows.good, rows.bad, 0)
+                done = learned - rows.first
+                counts.learned += done
+                counts.rejected += good + bad - done
+                raise self.stopped.refusal(learned=done, rejected=good + bad - done)
+            counts.learned += good
+            if bad or rows.blank:
+                counts.skipped += bad
+                self.training.counters["bad_lines"] += bad
+                self.training.counters["blank_lines"] += rows.blank
+            ack = Ack(t, good, bad, 0)
         if entry.client is not None:
             self.sessions.note(entry.client, entry.seq, ack)
         return ack

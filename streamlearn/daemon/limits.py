@@ -38,12 +38,13 @@ class Limits:
         """A request of `size` bytes; raises BUSY where it is one too many."""
         if not self.clients and not self.rate:
             return
-        self.forget(now)
-        if self.clients and who not in self.peers and len(self.peers) >= self.clients:
-            self.turned_away += 1
-            raise Refusal(
-                "BUSY", f"{self.clients} clients are served, --max-clients; come again later"
-            )
+        if who not in self.peers:
+            self.forget(now)
+            if self.clients and len(self.peers) >= self.clients:
+                self.turned_away += 1
+                raise Refusal(
+                    "BUSY", f"{self.clients} clients are served, --max-clients; come again later"
+                )
         # A second's worth is saved up. Whoever has any credit may overdraw it: a message of any
         # size gets through, and is paid for by the wait behind it.
         peer = self.heard_of(who, now)

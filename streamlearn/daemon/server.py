@@ -93,7 +93,7 @@ class Server:
         self.reader, self.block = Parser("any"), Block()
         self.inbox = Inbox(options.queue_bytes)
         self.limits = Limits(options.max_clients, options.max_rate)
-        self.replies: deque[tuple[list[bytes], Any, bytes]] = deque()
+        self.replies: deque[tuple[list[bytes], Any, bytes | dict[str, Any]]] = deque()
         self.awake = False
         self.counting = threading.Lock()
         self.began = time.time()
@@ -355,7 +355,8 @@ class Server:
                 raise too_many
             if self.guard:
                 check_role(request.get("do"), who)
-            answer = partial(self.answer, route, number)
+            tell = self.tell if request.get("do") == "learn" else self.answer
+            answer = partial(tell, route, number)
             reply = perform(self, request, answer, len(body) + JOB_BYTES)
         except Refusal as error:
             self.bad_frames += error.code in ("BAD_REQUEST", "BAD_VERSION", "TOO_LARGE")
@@ -387,6 +388,10 @@ class Server:
         """From another thread: the poll thread will send it when it is woken."""
         self.replies.append((route, number, packed(number, reply)))
 
+    def tell(self, route: list[bytes], number: Any, reply: dict[str, Any]) -> None:
+        """The same for what is small: the poll thread, which has more time, makes the message."""
+        self.replies.append((route, number, reply))
+
     def wake(self) -> None:
         """From another thread."""
         if not self.awake:
@@ -396,7 +401,9 @@ class Server:
 
     def flush(self) -> None:
         while self.replies:
-            self.send(*self.replies.popleft())
+            route, number, reply = self.replies.popleft()
+            message = reply if isinstance(reply, bytes) else packed(number, reply)
+            self.send(route, number, message)
 
     def send(self, route: list[bytes], number: Any, message: bytes) -> None:
         if len(message) > LARGE:  # nobody knows whether the peer reads: lend it only so much

@@ -27,8 +27,13 @@ class Ack(NamedTuple):
     refusal: str = ""  # why the batch was refused, if it was
 
     def reply(self, **more: Any) -> dict[str, Any]:
-        counts = {"t": self.t, "learned": self.learned, "skipped": self.skipped}
-        return {**counts, "rejected": self.rejected, **more}
+        return {
+            "t": self.t,
+            "learned": self.learned,
+            "skipped": self.skipped,
+            "rejected": self.rejected,
+            **more,
+        }
 
 
 class Sessions:
@@ -73,7 +78,9 @@ class Sessions:
         return acks[seq - first][1]
 
     def note(self, client: str, seq: int, ack: Ack) -> None:
-        acks = self.clients.setdefault(client, deque(maxlen=REMEMBERED))
+        acks = self.clients.get(client)
+        if acks is None:
+            acks = self.clients[client] = deque(maxlen=REMEMBERED)
         acks.append((seq, ack))
         self.clients.move_to_end(client)
         if len(self.clients) > CLIENTS:
