@@ -8,8 +8,10 @@
 
 Nothing named is all of them. Wall and processor time and peak memory are those of the whole
 command, start-up included; but "learn only" is the time of learning alone, from parsed blocks in
-memory. Peers that are not installed are left out and named: vowpalwabbit, scikit-learn and river
-from PyPI; liblinear-train from the path. At the end every goal is shown, met or MISSED.
+memory. Before each run a gigabyte is touched and given back, so that no side pays for memory that
+the host of a virtual machine had taken away. Peers that are not installed are left out and named:
+vowpalwabbit, scikit-learn and river from PyPI; liblinear-train from the path. At the end every goal
+is shown, met or MISSED.
 
 For figures that count, let nothing else run, and give two cores:
 
