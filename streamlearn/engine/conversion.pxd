@@ -1,12 +1,9 @@
 # The sparse online-to-batch conversion: (point, gradient, L, penalty) -> an exactly sparse weight.
+from libc.math cimport fabs
 from libc.stdint cimport int64_t
-from streamlearn.engine cimport exact
 from streamlearn.engine.algorithms.reading cimport Reading
-from streamlearn.engine.block cimport Block
 from streamlearn.engine.lazy cimport shrink
 from streamlearn.engine.learn cimport AnyAlgorithm, Kernel
-from streamlearn.engine.loss cimport Loss
-from streamlearn.engine.recent cimport Recent
 from streamlearn.engine.slots cimport Slots
 
 
@@ -15,21 +12,6 @@ cdef inline double converted(
 ) noexcept nogil:
     """argmin <g,w> + (L/2)(w - point)^2 + b|w|  =  S_{b/L}(point - g/L)"""
     return shrink(point - gradient / smoothness, penalty / smoothness)
-
-
-cdef double strongest(bytearray strengths, int64_t count, double cut) except -1.0
-
-
-cdef struct Part:
-    int64_t first            # slots first .. stop-1
-    int64_t stop
-    double unit              # of the weights that are handed out
-    int64_t kept             # weights that are not zero
-    int64_t seen             # slots that were touched
-    double violation         # of the optimality conditions, the largest
-    exact.Exact costs        # b|w| + l2/2 w^2
-    double rest              # those that are not finite
-    bint finite              # whether all weights and sums are
 
 
 cdef class Conversion:
@@ -52,19 +34,27 @@ cdef class Conversion:
     cdef int64_t t                   # examples learned
     cdef double cut                  # only coordinates stronger than this are kept
 
-    cdef double weight(self, const Reading* reading, bint penalised) noexcept nogil
-    cdef double strength(self, const Reading* reading, double w) noexcept nogil
-    cdef void weights(
-        self, const Reading* reading, const double* candidates, double* out) noexcept nogil
-    cdef double margin(self, Block block, int64_t row) noexcept nogil
-    cdef void without(self, Reading* reading, double share, double weight) noexcept nogil
-    cdef void add_costs(
-        self, const Reading* reading, const double* candidates, double units,
-        double* costs) noexcept nogil
-    cdef double recent_gradient(self, Recent recent, Slots sums, double* bias) except -1.0
-    cdef double largest_curvature(self, Recent recent, double curvature) except -1.0
-    cdef int choose_smoothness(self, Recent recent, Loss loss, double curvature) except -1
     cdef bytearray strengths(self)
-    cdef double solve_one(self, Part* part, char* slot, bint penalised) noexcept nogil
-    cdef void solve_part(self, Part* part, int64_t* id, double* weight) noexcept nogil
-    cdef dict solve(self, Recent recent, Loss loss, double shift, double scale)
+
+
+cdef inline double weight_of(
+    Conversion c, const Reading* reading, bint penalised
+) noexcept nogil:
+    """The weight handed out."""
+    cdef double w = reading.last if c.at_last else reading.mean
+    if c.converts:
+        w = converted(w, reading.gradient, c.smoothness * reading.scale, reading.penalty)
+    if penalised and c.cut > 0.0 and strength_of(c, reading, w) <= c.cut:
+        return 0.0
+    return w
+
+
+cdef inline double strength_of(Conversion c, const Reading* reading, double w) noexcept nogil:
+    """|L point - g| in units of the penalty; |w| where there is none."""
+    cdef double point = reading.last if c.at_last else reading.mean
+    if not c.converts or reading.penalty <= 0.0:
+        return fabs(w)
+    return fabs(c.smoothness * reading.scale * point - reading.gradient) / reading.penalty
+
+
+cdef double strongest(bytearray strengths, int64_t count, double cut) except -1.0

@@ -30,10 +30,8 @@ cdef inline void add(Exact* sum, double x) noexcept nogil:
     memcpy(&bits, &x, 8)
     place = <int>(bits >> 52) & 2047                      # e
     bits &= hidden - 1
-    if place:
-        bits |= hidden                                    # the bit that is not written
-    else:
-        place = 1                                         # a denormal number
+    bits |= <uint64_t>(place != 0) << 52                  # the bit that is not written
+    place += place == 0                                   # 0, or a denormal number
     shift = place & 31
     place >>= 5
     low = bits << shift                                   # the 84 bits of m << shift, in two words

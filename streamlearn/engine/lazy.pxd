@@ -99,11 +99,13 @@ cdef inline double gap_sum_u(
     """sum of u_j over offsets j = first .. last of a gap"""
     cdef double size = fabs(u), total = 0.0, q, r, sign
     cdef int64_t e = last, a, many
-    if last < first or size == 0.0:
+    if last < first:
         return 0.0
     q = 0.0
-    if c > 0.0 and size <= last * c:
-        e = <int64_t>(size / c)         # the descent ends inside the gap
+    if c > 0.0:
+        q = size / c                    # the descent may end inside the gap; no branch on that,
+        q = q if q < last else last     # which none can foretell
+        e = <int64_t>q
         q = e
     if e >= first:
         total = (e - first + 1) * (size - 0.5 * c * (first + e))

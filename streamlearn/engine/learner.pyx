@@ -13,7 +13,10 @@ from streamlearn.engine.algorithms cimport frozen, suffix
 from streamlearn.engine.algorithms.reading cimport Reading
 from streamlearn.engine.loss cimport curvature, loss_named
 from streamlearn.engine.recent cimport Recent
+from streamlearn.engine.smoothness cimport choose_smoothness
+from streamlearn.engine.solving cimport solve
 from streamlearn.engine.slots cimport Slots, find, id_in_order, slot_in_order, touched
+from streamlearn.engine.window cimport Window
 
 from streamlearn.engine.learn import FIELDS
 from streamlearn.errors import Divergence, ModelError, UsageError
@@ -440,7 +443,8 @@ cdef class Learner:
         if smoothness is not None:
             c.smoothness = smoothness
         elif c.converts:
-            c.choose_smoothness(self.recent, self.task.loss, curvature(self.spec["loss"]))
+            choose_smoothness(c, Window(self.recent, self.slots), self.task.loss,
+                              curvature(self.spec["loss"]))
         if evidence is not None:
             if self.spec["kernel"] != "adaptive" or self.spec["l1"] > 0.0:
                 raise UsageError("evidence is a setting of adaptivesl without l1 only")
@@ -458,7 +462,8 @@ cdef class Learner:
 
     cdef dict solved(self, Conversion c):
         """The snapshot that a prepared conversion makes."""
-        result = c.solve(self.recent, self.task.loss, self.task.label_shift, self.task.label_scale)
+        result = solve(c, Window(self.recent, self.slots), self.task.loss,
+                       self.task.label_shift, self.task.label_scale)
         result["t"] = self.tally.examples
         return result
 

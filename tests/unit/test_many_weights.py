@@ -74,7 +74,69 @@ def test_where_no_thread_is_to_be_had_the_same_comes_of_one(monkeypatch, top):
 
     monkeypatch.setattr(together, "start_new_thread", refuse)
     assert learner.snapshot() == expected
-    assert len(refused) == (1 if top == SHARED else 2)  # to solve; and to sort, if need be
+    # To count costs, to solve; and to sort, if need be.
+    assert len(refused) == (2 if top == SHARED else 3)
+
+
+def by_id(count: int, top: int, seed: int, where: str):
+    """Ids that make an index a table by id: among 8 times as many, or in part of their range."""
+    rng = np.random.default_rng(seed)
+    first, stop = {
+        "everywhere": (0, top),
+        "low": (0, top // 3),
+        "high": (top - top // 3, top),
+        "ends": (0, top),
+    }[where]
+    ids = rng.integers(first, stop, count)
+    if where == "ends":
+        ids = np.where(ids < top // 2, ids // 4, top - (top - ids) // 4)
+    return np.unique(np.append(ids, [0, top]))
+
+
+@pytest.mark.parametrize("where", ["everywhere", "low", "high", "ends"])
+@pytest.mark.parametrize("count", [150_000, SHARED])
+def test_weights_found_by_a_walk_over_the_ids_are_those_of_other_layouts(count, where):
+    ids = by_id(count, 8 * count + 3, count, where)
+    rank = np.searchsorted(ids, ids)
+    walked, known = learned(ids, 11)
+    hashed, _ = learned(ids << 30, 11)  # far apart: a hash table
+    dense, _ = learned(rank, 11)
+    expected = dense.snapshot(1.0)
+    at = np.searchsorted(ids, known)
+    assert expected["seen"] == len(known)
+    for learner, shift in ((walked, 0), (hashed, 30)):
+        snapshot = learner.snapshot(1.0)
+        names = ids[np.frombuffer(expected["ids"], np.int64)] << shift
+        assert (np.frombuffer(snapshot["ids"], np.int64) == names).all()
+        assert snapshot["weights"] == expected["weights"]
+        assert snapshot["certificate"] == expected["certificate"]
+        assert snapshot["seen"] == len(at)
+
+
+def test_few_weights_of_many_ids_come_sorted_too():
+    """Of which most are zero: slots are solved as they lie, and what is left is sorted."""
+    ids = by_id(SHARED, 8 * SHARED, 2, "everywhere")
+    learner, _ = learned(ids, 12)
+    every = learner.snapshot(1.0)
+    few = learner.snapshot(1.0, max_nonzeros=len(ids) // 10)
+    names, found = (np.frombuffer(s["ids"], np.int64) for s in (every, few))
+    assert 0.05 * len(ids) < len(found) <= len(ids) // 10
+    assert (np.diff(found) > 0).all()
+    kept = np.frombuffer(every["weights"])[np.searchsorted(names, found)]
+    assert (kept == np.frombuffer(few["weights"])).all()
+
+
+def test_ids_that_were_only_looked_up_have_no_weight():
+    """A row that is parsed ahead has numbers in the index already, but no slots."""
+    ids = by_id(SHARED, 8 * SHARED, 3, "everywhere")
+    learner, known = learned(ids, 13)
+    expected = learner.snapshot(1.0)
+    new = np.setdiff1d(np.arange(8 * SHARED), ids)[:5000]
+    ahead = Block.from_arrays(np.array([0, len(new)]), new, np.ones(len(new)), np.ones(1))
+    learner.look_up(ahead)
+    assert learner.snapshot(1.0) == expected
+    learner.learn(ahead)
+    assert learner.snapshot(1.0)["seen"] == len(known) + len(new)
 
 
 def test_threads_come_and_go_and_leave_nothing():

@@ -1,0 +1,1 @@
+# Nothing here is open to Python code: choose_smoothness is for compiled code only.
