@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
-from streamlearn.engine.texts import Texts
 from streamlearn.errors import DataError
 from streamlearn.wire import Refusal
 
@@ -81,67 +79,30 @@ def many_rows(
     """The rows of the first request and of those behind it that can be read in one go: texts, up
     to the first with a bad line. Where memory ends, it is the first that there is none for.
     """
-    texts = texts_of(requests)
-    return Batches(texts, parser, block).rows() if texts else [
-        from_arrays(requests[0], parser, block)
-    ]
-
-
-def texts_of(requests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those, from the first on, that can be read in one go."""
-    return [*itertools.takewhile(lambda request: "text" in request, requests)]
-
-
-class Batches:
-    """Requests with texts on their way into a block; `begin` reads them beside other work."""
-
-    def __init__(
-        self, requests: list[Mapping[str, Any]], parser: Parser, block: Block
-    ) -> None:
-        self.requests, self.parser, self.block = requests, parser, block
-        self.first, self.settled = len(block), parser.settled
-        self.lines = [whole_lines(request["text"]) for request in requests]
-        self.texts: Texts | None = None
-
-    def prepared(self) -> Texts:
-        before = [lines_before(request) for request in self.requests]
-        return Texts(self.parser, self.lines, before, self.block)
-
-    def begin(self) -> None:
-        """Nobody may use the parser and the block until the rows are taken, or given up."""
-        self.texts = self.prepared()
-        self.texts.begin()
-
-    def give_up(self) -> None:
-        """As if nothing had been read, but for what the parser knows of the labels."""
-        if self.texts:
-            with suppress(MemoryError):
-                self.texts.marks()
-        self.block.cut(self.first)
-
-    def rows(self) -> list[Rows]:
-        """As of `many_rows`."""
-        first, found = self.first, []
+    texts = [*itertools.takewhile(lambda request: "text" in request, requests)]
+    if not texts:
+        return [from_arrays(requests[0], parser, block)]
+    lines = [whole_lines(request["text"]) for request in texts]
+    first, found = len(block), []
+    try:
+        marks = parser.parse_texts(lines, [lines_before(request) for request in texts], block)
+    except MemoryError:
+        block.cut(first)
+        if len(texts) == 1:
+            raise
+        return many_rows(texts[:1], parser, block)
+    for stop, blank, settled in marks:
+        found.append(Rows(block, first, stop, blank, settled=settled))
+        first = stop
+    if parser.fault:
+        last = len(found) - 1
         try:
-            marks = (self.texts or self.prepared()).marks()
+            read_past(lines[last], parser, found[last], place_of(texts[last])[0])
         except MemoryError:
-            self.block.cut(first)
-            if len(self.requests) == 1:
+            if last == 0:
                 raise
-            return Batches(self.requests[:1], self.parser, self.block).rows()
-        for stop, blank, settled in marks:
-            found.append(Rows(self.block, first, stop, blank, settled=settled))
-            first = stop
-        if self.parser.fault:
-            last = len(found) - 1
-            name, _ = place_of(self.requests[last])
-            try:
-                read_past(self.lines[last], self.parser, found[last], name)
-            except MemoryError:
-                if last == 0:
-                    raise
-                self.block.cut(found.pop().first)
-        return found
+            block.cut(found.pop().first)
+    return found
 
 
 def whole_lines(text: bytes | memoryview) -> bytes | memoryview:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from streamlearn.catalogue import LOSSES
-from streamlearn.daemon.batches import Batches, many_rows, texts_of
+from streamlearn.daemon.batches import many_rows
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.ledger import Entry, Ledger
 from streamlearn.engine.block import Block
@@ -27,7 +27,6 @@ log = logging.getLogger("streamlearn")
 # answered meanwhile: with a quarter of it the median of predictions under load was 15 % longer.
 GROUP_BYTES = 1 << 20
 KEPT_BYTES, KEPT_BATCHES = 8 << 20, 64  # kept together in the journal
-AHEAD_BYTES = 1 << 17  # of text that has come meanwhile, worth a thread that reads it
 QUIET_SECONDS = 0.05
 RETRY_SECONDS = 10.0  # until a checkpoint or a publication that failed is tried again
 STRETCH_SECONDS = 0.5  # of learning, after which it is asked whether time is up
@@ -106,7 +105,6 @@ class Group:
     size: int = 0
     jobs: list[Learn] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)  # of the jobs, in their order
-    begun: Batches | None = None  # its first jobs, when they are being read already
 
 
 class Learning:
@@ -139,8 +137,7 @@ class Learning:
         self.published_at = self.checkpointed_at = self.retry_at = time.monotonic()
         self.publish_after = 0.0  # when a publication that failed is tried again
         self.snapshot_seconds = 0.0
-        # of the groups that are learned, and of those that are read meanwhile
-        self.blocks: tuple[list[Block], list[Block]] = [], []
+        self.blocks: list[Block] = []
         self.figures: dict[str, Any] = {}
         self.note_figures()
 
@@ -221,32 +218,14 @@ class Learning:
     # ---- jobs ------------------------------------------------------------------------------------
 
     def learn(self, job: Learn) -> None:
-        """Read a batch and those that wait behind it; keep them; learn and answer them.
-
-        While the last of them are learned, those that have come meanwhile are read in a thread of
-        its own; they are kept, learned and answered behind these.
-        """
-        groups = self.grouped([job, *self.waiting(job.size)])
-        while groups:
-            groups = self.learn_groups(groups)
-            if groups and self.keeper:
-                self.keeper.tend()
-
-    def learn_groups(self, groups: list[Group]) -> list[Group]:
-        """Do all that is to be done with them; returns those that have come meanwhile."""
-        begun = groups[0].begun
-        settled = begun.settled if begun else self.training.parser.settled
-        later: list[Group] = []
-        ahead: dict[str, int] = {}  # the last batch of each client that was read but not learned
-        for group in groups:
-            self.read(group, ahead)
+        """Read a batch and those that wait behind it; keep them; learn and answer them."""
+        settled = self.training.parser.settled
+        groups = self.read_waiting(job)
         lost = self.keep([r.entry for group in groups for r in group.readings if r.entry])
         if lost:
             self.training.forget_labels(settled)
         for group in groups:
             before = self.ledger.t
-            if group is groups[-1] and not lost:
-                later = self.look_ahead(ahead, len(group.block))
             learned = -1 if lost else self.learn_group(group)
             done: list[tuple[Learn | Ask, dict[str, Any]]] = []
             for reading in group.readings:
@@ -254,33 +233,6 @@ class Learning:
                 if self.keeper:
                     self.keeper.reach("after-apply")
             self.answer(done)
-        return later
-
-    def look_ahead(self, ahead: dict[str, int], rows: int) -> list[Group]:
-        """Begin to read the batches that wait, if nothing else is to be done first; so many rows
-        are about to be learned."""
-        if self.is_due(rows):
-            return []
-        groups = self.grouped(self.waiting())
-        if groups and groups[0].size >= AHEAD_BYTES:
-            group = groups[0]
-            try:
-                many = self.in_turn(group.jobs, dict(ahead))
-                texts = texts_of([job.request for job in group.jobs[:many]])
-                if texts:
-                    group.begun = Batches(texts, self.training.parser, group.block)
-                    group.begun.begin()
-            except (Refusal, MemoryError):  # they will be told when it is their turn
-                group.begun = None
-        return groups
-
-    def is_due(self, rows: int) -> bool:
-        """Whether something is to be published or saved once so many more rows are learned."""
-        now, fresh = time.monotonic(), self.ledger.t + rows - self.published.model.t
-        saving = self.next_checkpoint()
-        return (fresh > 0 and now >= self.next_publication(now, fresh, quiet=False)) or (
-            saving is not None and now >= saving
-        )
 
     def learn_group(self, group: Group) -> int:
         """How many of its rows were learned: all, unless learning ends or time is up.
@@ -304,30 +256,27 @@ class Learning:
         self.behind = self.behind or any(reading.entry for reading in group.readings)
         return done or -1  # -1: an empty batch was not reached, either
 
-    def waiting(self, size: int = 0) -> list[Learn]:
-        """The batches that are there and can be kept together with one of this size."""
-        most, count = KEPT_BYTES if self.keeper else GROUP_BYTES, KEPT_BATCHES - (size > 0)
-        return self.inbox.take_more(Learn, most - size, count)
-
-    def grouped(self, jobs: list[Learn]) -> list[Group]:
-        """The batches in groups, none of which has anything in common with those of before."""
+    def read_waiting(self, first: Learn) -> list[Group]:
+        """The batches that wait, in groups: one, or all that can be kept together."""
         groups: list[Group] = []
-        self.blocks = self.blocks[::-1]
-        for job in jobs:
+        ahead: dict[str, int] = {}  # the last batch of each client that was read but not learned
+        most = KEPT_BYTES if self.keeper else GROUP_BYTES
+        for job in (first, *self.inbox.take_more(Learn, most - first.size, KEPT_BATCHES - 1)):
             name = job.request.get("name", "batch")
             if not groups or groups[-1].size >= GROUP_BYTES or groups[-1].name != name:
                 groups.append(Group(name, self.emptied(len(groups))))
             groups[-1].jobs.append(job)
             groups[-1].size += job.size
+        for group in groups:
+            self.read(group, ahead)
         return groups
 
     def emptied(self, number: int) -> Block:
-        """A block for the group of this number: the same at every second turn."""
-        blocks = self.blocks[0]
-        if number == len(blocks):
-            blocks.append(Block())
-        blocks[number].clear()
-        return blocks[number]
+        """A block for the group of this number: the same again and again."""
+        if number == len(self.blocks):
+            self.blocks.append(Block())
+        self.blocks[number].clear()
+        return self.blocks[number]
 
     def answer(self, done: list[tuple[Learn | Ask, dict[str, Any]]]) -> None:
         """Tell what became of jobs, several at once: waking the poll thread costs more than that.
@@ -343,21 +292,12 @@ class Learning:
     def read(self, group: Group, ahead: dict[str, int]) -> None:
         """Put the rows of its batches into its block, or tell why not; nothing is learned yet."""
         jobs, readings, block = group.jobs, group.readings, group.block
-        begun, group.begun = group.begun, None
-        if begun and (self.trouble or self.hurried):  # since it was begun
-            begun.give_up()
-            self.training.forget_labels(begun.settled)
-            begun = None
         while len(readings) < len(jobs):
             here, first = len(readings), len(block)
             try:
-                if begun:
-                    many, here, first = len(begun.requests), 0, begun.first
-                    begun, found = None, begun.rows()
-                else:
-                    many = self.in_turn(jobs[here:], dict(ahead))
-                    requests = [job.request for job in jobs[here : here + many]]
-                    found = many_rows(requests, self.training.parser, block) if many else []
+                many = self.in_turn(jobs[here:], dict(ahead))
+                requests = [job.request for job in jobs[here : here + many]]
+                found = many_rows(requests, self.training.parser, block) if many else []
             except Refusal as error:
                 readings.append(Reading(jobs[here], None, error))
                 continue

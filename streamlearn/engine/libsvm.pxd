@@ -50,11 +50,6 @@ cdef inline int64_t place_of(const LabelRule* rule, double label) noexcept nogil
     return low
 
 
-# Bytes, 3 us of parsing: to give the GIL away for less is to wait for it when others want it too.
-cdef Py_ssize_t BRIEF
-
-cdef int check_end(const unsigned char* text, Py_ssize_t size) except -1
-cdef bytes word_at(const unsigned char* where)
 cdef int map_label(LabelRule* rule, double raw, double* y) noexcept nogil
 cdef int add_class(LabelRule* rule, double label) noexcept nogil
 

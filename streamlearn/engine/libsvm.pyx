@@ -4,7 +4,7 @@
 # behind a colon, comments, blank lines. Everything else is located, never guessed at.
 from libc.math cimport fabs, floor
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memmove
 
 from streamlearn.engine.block cimport Block, EXTREME, EXTREME_NORM, TINY, drop_tiny, first_repeat
@@ -38,7 +38,8 @@ COMPLAINTS = {
                    "like regression (--loss squared); if they are classes, raise --max-classes",
 }
 
-BRIEF = 4096
+# Bytes, 3 us of parsing: to give the GIL away for less is to wait for it when others want it too.
+cdef Py_ssize_t BRIEF = 4096
 cdef double LARGEST_CLASS = 9007199254740992.0     # 2^53: up to here a double tells them all apart
 
 
@@ -340,6 +341,46 @@ cdef class Parser:
         if self.fault:
             self.token = word_at(where)
         return start + used
+
+    def parse_texts(self, list texts, list before, Block block):
+        """Parse texts behind what the block holds, the GIL given away once for all of them.
+
+        texts[i] is whole lines, or nothing, that stand behind before[i] others of their file.
+        Returns for each: rows of the block behind it, its blank lines, whether the labels were
+        settled before it. The last one is the first with a `fault`, `parse` goes on at `reached`;
+        or one for which there was no memory is missing, unless it is the first: MemoryError.
+        """
+        cdef const unsigned char[::1] view
+        cdef const unsigned char* where = NULL
+        cdef Py_ssize_t size = 0, count = len(texts), i, n
+        cdef Text* all = <Text*>malloc(<size_t>(count + 1) * sizeof(Text))
+        if all == NULL:
+            raise MemoryError("no memory to read so many texts")
+        try:
+            for i in range(count):
+                view = texts[i]
+                all[i].size = view.shape[0]
+                all[i].start = &view[0] if all[i].size else NULL
+                all[i].before = before[i]
+                check_end(all[i].start, all[i].size)
+                size += all[i].size
+            self.make_room(size, block)
+            if size < BRIEF:
+                n = self.parse_each(all, count, block, &where)
+            else:
+                with nogil:
+                    n = self.parse_each(all, count, block, &where)
+            if self.fault == FAULT_MEMORY:
+                n -= 1
+                if n == 0:
+                    raise MemoryError(f"no memory to check line {self.line}")
+                block.cut(all[n - 1].rows)
+                self.fault = FAULT_NONE
+            if self.fault:
+                self.token = word_at(where)
+            return [(all[i].rows, all[i].blank, bool(all[i].settled)) for i in range(n)]
+        finally:
+            free(all)
 
     cdef Py_ssize_t parse_each(
         self, Text* all, Py_ssize_t count, Block block, const unsigned char** where

@@ -5,8 +5,6 @@ cdef class Hand:
     """One piece of work; it must not raise."""
     cdef PyThread_type_lock done
     cdef void work(self) noexcept nogil
-    cdef bint start(self) except -1
-    cdef void wait(self) noexcept
 
 
 cdef int both(Hand one, Hand other) except -1

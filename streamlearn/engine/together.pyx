@@ -21,23 +21,6 @@ cdef class Hand:
     cdef void work(self) noexcept nogil:
         pass
 
-    cdef bint start(self) except -1:
-        """Have the work done in a thread of its own; False where there is none to be had."""
-        with nogil:
-            PyThread_acquire_lock(self.done, 1)
-        try:
-            start_new_thread(self.run, ())
-        except (RuntimeError, MemoryError):
-            PyThread_release_lock(self.done)
-            return False
-        return True
-
-    cdef void wait(self) noexcept:
-        """Until the work that was started is done."""
-        with nogil:
-            PyThread_acquire_lock(self.done, 1)
-        PyThread_release_lock(self.done)
-
     def run(self):
         """The whole life of its thread."""
         with nogil:
@@ -47,10 +30,18 @@ cdef class Hand:
 
 cdef int both(Hand one, Hand other) except -1:
     """Have both pieces done, at once where a thread is to be had."""
-    cdef bint started = other.start()
+    with nogil:
+        PyThread_acquire_lock(other.done, 1)
+    try:
+        start_new_thread(other.run, ())
+    except (RuntimeError, MemoryError):      # no more threads here
+        with nogil:
+            one.work()
+            other.work()
+        PyThread_release_lock(other.done)
+        return 0
     with nogil:
         one.work()
-        if not started:
-            other.work()
-    other.wait()
+        PyThread_acquire_lock(other.done, 1)
+        PyThread_release_lock(other.done)
     return 0

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 
 from streamlearn.catalogue import resolve
-from streamlearn.daemon import batches
-from streamlearn.daemon import learning as module
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.learning import GROUP_BYTES, Every, Learn, Learning
 from streamlearn.daemon.ledger import Ledger
-from streamlearn.engine import together
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
 from streamlearn.training import Training
@@ -32,22 +29,6 @@ def learning(algo: str = "averagesl", loss: str = "logistic", **settings: Any) -
     return Learning(Ledger(training), Inbox(1 << 30), lambda published: None, Every(seconds=100.0))
 
 
-@pytest.fixture(params=[GROUP_BYTES, 1], autouse=True)
-def begun(request, monkeypatch) -> list[int]:
-    """Every test once with large groups, and once with each batch alone, read beside the learning
-    of the one before it. How many batches were begun to be read so, by their number."""
-    counts: list[int] = []
-    begin = batches.Batches.begin
-    if request.param == 1:
-        monkeypatch.setattr(module, "GROUP_BYTES", 1)
-        monkeypatch.setattr(module, "AHEAD_BYTES", 0)
-        monkeypatch.setattr(
-            batches.Batches, "begin", lambda self: (counts.append(len(self.requests)), begin(self))
-        )
-    yield counts
-    assert not counts or set(counts) == {1}
-
-
 def replies(of: Learning, requests: list[Request], together: bool) -> list[Request]:
     found: list[Request] = []
     for request in requests:
@@ -56,8 +37,6 @@ def replies(of: Learning, requests: list[Request], together: bool) -> list[Reque
             of.learn(of.inbox.take(0.0))
     while len(of.inbox):
         of.learn(of.inbox.take(0.0))
-        if not of.ledger.stopped:
-            of.publish()  # until something is published, nothing is read ahead
     return found
 
 
@@ -126,48 +105,6 @@ def test_a_divergence_in_the_middle(place):
     assert codes == [None] * place + ["DIVERGED"] * (4 - place)
     assert ledger.counts.learned == ledger.t >= 2 * place
     assert ledger.counts.batches == place + 1
-
-
-def test_batches_are_read_beside_the_learning_of_those_before(lines, begun):
-    text = b"".join(lines)
-    requests = [{"text": text, "client": "a", "seq": n} for n in range(1, 21)]
-    both(requests)
-    if module.GROUP_BYTES == 1:
-        assert len(begun) == 18  # all but the first, before anything is published, and the second
-
-
-def test_a_stop_gives_up_what_was_begun(begun):
-    of = learning()
-    found: list[Request] = []
-    of.learn(Learn({"text": b"1 1:1\n"}, 1, found.append))
-    of.publish()
-    of.training.parser.unsettle()
-    for text in (b"1 2:1\n", b"0 3:1\n", b"1 4:1\n"):
-        of.inbox.put(Learn({"text": text}, len(text), found.append))
-    learn_group = of.learn_group
-
-    def hurry(group):
-        learned = learn_group(group)
-        of.hurried = True
-        return learned
-
-    of.learn_group = hurry
-    of.learn(of.inbox.take(0.0))
-    codes = [reply.get("code") for reply in found]
-    if module.GROUP_BYTES == 1:
-        assert codes == [None, None, "STOPPING", "STOPPING"]
-        assert begun == [1]
-        assert (of.ledger.t, of.training.parser.settled) == (2, False)
-    else:
-        assert codes == [None] * 4
-
-
-def test_where_no_thread_is_to_be_had_the_batches_are_read_all_the_same(lines, monkeypatch):
-    def refuse(*_):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(together, "start_new_thread", refuse)
-    both([{"text": line} for line in lines[:20]])
 
 
 def test_a_block_can_be_cut_parted_and_extended():

@@ -14,7 +14,7 @@ from cli.conftest import environment
 
 BUILT = (
     "number", "block", "libsvm", "learner", "learn", "slots", "conversion", "loss", "recent",
-    "smoothness", "solving", "sorting", "texts", "together", "window",
+    "smoothness", "solving", "sorting", "together", "window",
 )  # fmt: skip
 BUILD_SECONDS = 300  # 55 on two cores that others use
 HUNT = """

@@ -9,7 +9,6 @@ import pytest
 from streamlearn.daemon.batches import many_rows, rows_of
 from streamlearn.engine.block import Block
 from streamlearn.engine.libsvm import Parser
-from streamlearn.engine.texts import Texts
 
 GOOD = [b"1 1:1\n", b"-1 2:2 5:1\n", b"# c\n\n1 3:.5\n", b"", b"1 9:1 4:0\n-1\n", b"1 1:1"]
 BAD = [b"1 1:x\n", b"1 1:1\nx\n-1 2:2\n", b"0 1:1\n1 2\n", b"nan\n" * 12]
@@ -59,6 +58,6 @@ def test_faultless_texts_take_one_run_and_arrays_one_each() -> None:
 
 def test_a_text_that_is_no_whole_lines_is_not_taken() -> None:
     with pytest.raises(ValueError, match="whole lines"):
-        Texts(Parser(), [b"1\n", b"1 1:1"], [0, 0], Block())
-    assert Texts(Parser(), [], [], Block()).marks() == []
-    assert Texts(Parser(), [b""], [7], Block()).marks() == [(0, 0, False)]
+        Parser().parse_texts([b"1\n", b"1 1:1"], [0, 0], Block())
+    assert Parser().parse_texts([], [], Block()) == []
+    assert Parser().parse_texts([b""], [7], Block()) == [(0, 0, False)]
