@@ -11,6 +11,7 @@ from streamlearn import container
 from streamlearn._version import __version__
 from streamlearn.catalogue import LOSSES
 from streamlearn.engine.block import Block
+from streamlearn.engine.digits import probabilities
 from streamlearn.engine.scorer import Scorer, is_sound
 from streamlearn.errors import ModelError
 
@@ -116,7 +117,7 @@ class Model:
 
         if self.loss != "logistic":
             raise ModelError(f"a model learned with loss {self.loss} gives no probabilities")
-        return np.array([probability(m) for m in self.margins(X)])
+        return np.frombuffer(probabilities(self.margins(X)), dtype=float)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row as the data wrote it, or the value for regression."""
@@ -227,11 +228,3 @@ def are_labels(negative: Any, positive: Any) -> bool:
 def as_written(label: float) -> str:
     """A label as data writes it: the fewest digits, no needless point."""
     return repr(float(label)).removesuffix(".0")
-
-
-def probability(margin: float) -> float:
-    """1 / (1 + exp(-m)), without overflow."""
-    if margin >= 0.0:
-        return 1.0 / (1.0 + math.exp(-margin))
-    e = math.exp(margin)
-    return e / (1.0 + e)

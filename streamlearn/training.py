@@ -192,18 +192,15 @@ class Training:
         ring = [Block() for _ in range(AHEAD + 2)] if threads > 1 else None
         for source in sources:
             blocks = self.blocks([source], bad, ring)
-            with closing(Ahead(self.looked_up(blocks), AHEAD) if ring else blocks) as ready:
+            with closing(Ahead(blocks, AHEAD, self.look_up) if ring else blocks) as ready:
                 for _, block, counters in ready:
                     self.learn_rows(block, source.name)
                     self.counters = counters  # of what is learned, not of what is read
                     yield source
 
-    def looked_up(self, blocks: Generator[Parsed]) -> Generator[Parsed]:
-        """Blocks whose slots are found ahead: where ids are scattered that is half of the work."""
-        with closing(blocks):
-            for parsed in blocks:
-                self.learner.look_up(parsed[1])
-                yield parsed
+    def look_up(self, parsed: Parsed) -> None:
+        """Find the slots of a block ahead: where ids are scattered that is half of the work."""
+        self.learner.look_up(parsed[1])
 
     def learn_rows(self, block: Block, name: str) -> None:
         """Learn a block as it was written."""

@@ -21,15 +21,16 @@ from streamlearn.catalogue import LOSSES
 from streamlearn.cli import calling, rows
 from streamlearn.cli.stdin import check_stdin
 from streamlearn.engine.block import Block
+from streamlearn.engine.digits import lines, probabilities
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import UsageError
-from streamlearn.model import Model, as_written, probability
+from streamlearn.model import Model, as_written
 from streamlearn.multiclass import MulticlassModel, load_model, shares
 from streamlearn.sources import chunks, open_source
 from streamlearn.wire import OUTPUT_KEYS
 
 OUTPUTS = ("probability", "margin", "label")
-Former = Callable[[Any], Iterable[str]]
+Former = Callable[[Any], str]  # from margins to lines
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             form, margins = class_former(now, args.output), zip(*margins, strict=True)
         else:
             form = former(now, args.output)
-        sys.stdout.write("\n".join(form(margins)) + "\n")
+        sys.stdout.write(form(margins))
         sys.stdout.flush()
     return 0
 
@@ -118,14 +119,18 @@ def ask_daemon(args: argparse.Namespace) -> int:
 
 
 def class_former(model: MulticlassModel, output: str | None) -> Former:
-    """From the margins of all classes, row by row, to the texts of predictions."""
+    """From the margins of all classes, row by row, to the lines of predictions."""
     if output == "probability":
         refuse_probability(model)
-        return lambda table: (" ".join(map(repr, shares(row))) for row in table)
+        return lambda table: joined(" ".join(map(repr, shares(row))) for row in table)
     if output == "margin":
-        return lambda table: (" ".join(map(repr, row)) for row in table)
+        return lambda table: joined(" ".join(map(repr, row)) for row in table)
     names = [*map(str, model.classes)]
-    return lambda table: (names[row.index(max(row))] for row in table)  # ties: the first
+    return lambda table: joined(names[row.index(max(row))] for row in table)  # ties: the first
+
+
+def joined(words: Iterable[str]) -> str:
+    return "".join([word + "\n" for word in words])
 
 
 def refuse_probability(model: Model | MulticlassModel) -> None:
@@ -136,13 +141,13 @@ def refuse_probability(model: Model | MulticlassModel) -> None:
 
 
 def former(model: Model, output: str | None) -> Former:
-    """From margins to the texts of predictions."""
+    """From margins to the lines of predictions."""
     if output is None:
         output = "probability" if model.loss == "logistic" else "label"
     if output == "probability":
         refuse_probability(model)
-        return lambda margins: map(repr, map(probability, margins))
+        return lambda margins: lines(memoryview(probabilities(margins)).cast("d"))
     if output == "label" and model.labels is not None:
         negative, positive = map(as_written, model.labels)
-        return lambda margins: (positive if m > 0.0 else negative for m in margins)
-    return lambda margins: map(repr, margins)
+        return lambda margins: joined(positive if m > 0.0 else negative for m in margins)
+    return lines

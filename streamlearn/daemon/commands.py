@@ -20,9 +20,9 @@ from streamlearn.daemon.batches import check, rows_of
 from streamlearn.daemon.learning import Answer, Ask, Learn
 from streamlearn.daemon.predicting import INLINE_BYTES
 from streamlearn.engine.block import Block
+from streamlearn.engine.digits import probabilities
 from streamlearn.engine.libsvm import Parser
 from streamlearn.keys import Allowed
-from streamlearn.model import probability
 from streamlearn.multiclass import AnyModel, MulticlassModel, shares
 from streamlearn.wire import Refusal
 
@@ -124,8 +124,9 @@ def predictions(model: AnyModel, block: Block, output: str) -> dict[str, Any]:
     margins = model.block_margins(block)
     if output == "margin":
         return {"t": model.t, key: margins.tobytes()}
-    form = model.label_of if output == "label" else probability
-    return {"t": model.t, key: array("d", map(form, margins)).tobytes()}
+    if output == "probability":
+        return {"t": model.t, key: bytes(probabilities(margins))}
+    return {"t": model.t, key: array("d", map(model.label_of, margins)).tobytes()}
 
 
 def snapshot(server: Server, request: dict[str, Any], answer: Answer, size: int) -> Reply:

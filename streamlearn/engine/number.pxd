@@ -9,6 +9,11 @@ cdef enum NumberCode:
 
 cdef double[23] TEN       # 10^0 .. 10^22, the powers of ten that a double holds exactly
 
+# The leading 128 bits of 5^q, q = -342 .. 324: exact for 0 .. 55, rounded up for -1 .. -27, cut off
+# elsewhere.
+cdef uint64_t five_high(int q) noexcept nogil
+cdef uint64_t five_low(int q) noexcept nogil
+
 cdef int hard_number(
     const unsigned char* start, uint64_t mantissa, int64_t exponent, int64_t digits, double* out
 ) noexcept nogil

@@ -22,12 +22,14 @@ cdef extern from *:
     double streamlearn_strtod(const char*) noexcept nogil
     int streamlearn_clz(unsigned long long) noexcept nogil
 
-_LOW, _HIGH = -342, 308    # below 10^-342 times 64 bits all is zero; above 10^308 all overflows
+# Below 10^-342 times 64 bits all is zero; above 10^308 all overflows. To write the smallest double
+# takes 10^324.
+_LOW, _HIGH, _TOP = -342, 308, 324
 
 cdef int64_t LOW = _LOW
 cdef int64_t HIGH = _HIGH
-cdef uint64_t[651] FIVE_HIGH      # the leading 128 bits of 5^q, q = LOW .. HIGH
-cdef uint64_t[651] FIVE_LOW
+cdef uint64_t[667] FIVE_HIGH      # the leading 128 bits of 5^q, q = LOW .. 324
+cdef uint64_t[667] FIVE_LOW
 
 
 def _fill_tables():
@@ -35,7 +37,7 @@ def _fill_tables():
     cdef int i
     for i in range(23):
         TEN[i] = float(10 ** i)
-    for i in range(651):
+    for i in range(_TOP - _LOW + 1):
         q = i + _LOW
         if q >= 0:
             power = 5 ** q
@@ -50,6 +52,14 @@ def _fill_tables():
 
 streamlearn_open_locale()
 _fill_tables()
+
+
+cdef uint64_t five_high(int q) noexcept nogil:
+    return FIVE_HIGH[q - LOW]
+
+
+cdef uint64_t five_low(int q) noexcept nogil:
+    return FIVE_LOW[q - LOW]
 
 
 cdef inline double as_double(uint64_t bits) noexcept nogil:

@@ -1,16 +1,24 @@
 # Scorer: the weights of a model, found by id, and the dot product with each row of a block.
+#
+# The weights stay where they are, by rising id. Where an id's weight lies is told by a bit for each
+# id there may be and, for each 64 of them, the number of weights below: 16 bytes, one look, and for
+# millions of weights still in the cache. Where ids are so thin that this would take more memory
+# than a hash table, that is it.
 from libc.math cimport INFINITY, fabs
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
 
 from streamlearn.engine.block cimport Block
-from streamlearn.engine.slots cimport Slots, fetch_cell, find
+from streamlearn.engine.slots cimport Slots, fetch_cell, find, streamlearn_fetch
 
 from streamlearn.errors import ModelError
 
-
 cdef enum:
-    AHEAD = 16                 # ids
+    AHEAD = 16                 # features whose weights are being fetched; a power of two
+    FARTHER = 32               # ... and whose cells of the hash table are
     BRIEF = 512                # features
+    THIN = 64                  # ids a weight, beyond which they are hashed
+    SMALL = 1 << 24            # ... but not below this id: 4 MB
 
 
 def is_sound(const int64_t[::1] ids, const double[::1] weights, double largest=INFINITY):
@@ -24,28 +32,50 @@ def is_sound(const int64_t[::1] ids, const double[::1] weights, double largest=I
     return sound
 
 
+cdef inline int64_t ones(uint64_t x) noexcept nogil:
+    """How many bits are set: of pairs, of fours, of bytes, and the sum of the bytes."""
+    x -= (x >> 1) & <uint64_t>0x5555555555555555
+    x = (x & <uint64_t>0x3333333333333333) + ((x >> 2) & <uint64_t>0x3333333333333333)
+    x = (x + (x >> 4)) & <uint64_t>0x0F0F0F0F0F0F0F0F
+    return <int64_t>((x * <uint64_t>0x0101010101010101) >> 56)
+
+
 cdef class Scorer:
     """Predicts with sparse weights given as bytes (int64 ids, float64 weights)."""
 
     def __cinit__(self, ids, weights, double bias):
         cdef const int64_t[::1] id
-        cdef const double[::1] w
-        cdef int64_t i, count
-        cdef Weighted* slot
+        cdef int64_t count
         self.bias = bias
-        self.slots = Slots(sizeof(Weighted))
+        self.top = -1
         if not (ids or weights):
             return
-        id, w = memoryview(ids).cast("q"), memoryview(weights).cast("d")
+        id, self.weights = memoryview(ids).cast("q"), memoryview(weights).cast("d")
         count = id.shape[0]
-        if not is_sound(id, w):
+        if not is_sound(id, self.weights):
             raise ModelError("a model needs rising ids, none negative, each with a finite weight")
-        self.slots.reserve(&id[0], count, id[count - 1], NULL)
-        with nogil:
-            for i in range(count):
-                slot = <Weighted*>(self.slots.base + find(self.slots, id[i]) * sizeof(Weighted))
-                slot.known = 1
-                slot.w = w[i]
+        self.top = id[count - 1]
+        if self.top < SMALL or self.top // THIN < count:
+            self.stretches = <Stretch*>calloc(<size_t>(self.top // 64 + 1), sizeof(Stretch))
+            if self.stretches == NULL:
+                raise MemoryError("no memory for the index of a model")
+            with nogil:
+                self.mark(&id[0], count)
+        else:
+            self.slots = Slots(8)       # numbers are given as ids come: the places of their weights
+            self.slots.reserve(&id[0], count, self.top, NULL)
+
+    def __dealloc__(self):
+        free(self.stretches)
+
+    cdef void mark(self, const int64_t* ids, int64_t count) noexcept nogil:
+        """A bit for each id, and all counts."""
+        cdef int64_t i, n = 0
+        for i in range(count):
+            self.stretches[ids[i] >> 6].known |= <uint64_t>1 << (ids[i] & 63)
+        for i in range(self.top // 64 + 1):
+            self.stretches[i].before = n
+            n += ones(self.stretches[i].known)
 
     def margins(self, Block block):
         """The margin of each row, as float64 bytes."""
@@ -58,17 +88,40 @@ cdef class Scorer:
                 self.score(block, margin)
         return out
 
+    cdef int64_t place(self, int64_t id) noexcept nogil:
+        """Where the weight of an id is, or -1."""
+        cdef const Stretch* here
+        cdef uint64_t bit
+        if id > self.top:
+            return -1
+        if self.stretches == NULL:
+            return find(self.slots, id)
+        here = &self.stretches[id >> 6]
+        bit = <uint64_t>1 << (id & 63)
+        return here.before + ones(here.known & (bit - 1)) if here.known & bit else -1
+
     cdef void score(self, Block block, double* margin) noexcept nogil:
-        cdef int64_t row, k, number
+        cdef const double* weights
+        cdef const int64_t* ids = block.ids
+        cdef int64_t[AHEAD] places                 # of the features at hand and those ahead
+        cdef int64_t row, k, number, stop = block.features
         cdef double total
-        cdef const char* base = self.slots.base
-        cdef int64_t last = -1 if self.slots.dense else block.features - AHEAD
+        if self.top < 0:
+            for row in range(block.rows):
+                margin[row] = self.bias
+            return
+        weights = &self.weights[0]
+        for k in range(min(AHEAD, stop)):
+            places[k] = self.place(ids[k])
         for row in range(block.rows):
             total = self.bias
             for k in range(block.offsets[row], block.offsets[row + 1]):
-                if k < last:                       # the index of a large model is in no cache
-                    fetch_cell(self.slots, block.ids[k + AHEAD])
-                number = find(self.slots, block.ids[k])
+                number = places[k & (AHEAD - 1)]
+                if k + AHEAD < stop:
+                    places[k & (AHEAD - 1)] = self.place(ids[k + AHEAD])
+                    streamlearn_fetch(&weights[places[k & (AHEAD - 1)]])  # -1 does no harm
+                    if self.stretches == NULL and k + FARTHER < stop:
+                        fetch_cell(self.slots, ids[k + FARTHER])
                 if number >= 0:
-                    total += block.values[k] * (<const Weighted*>base)[number].w
+                    total += block.values[k] * weights[number]
             margin[row] = total

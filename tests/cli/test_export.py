@@ -23,7 +23,7 @@ import pytest
 from streamlearn.catalogue import LOSSES, resolve
 from streamlearn.errors import UsageError
 from streamlearn.export import FORMATS, VW_CONSTANT, murmur3
-from streamlearn.model import Model, probability
+from streamlearn.model import Model
 from streamlearn.sources import open_source
 from streamlearn.training import BadLines, Training
 
@@ -225,7 +225,7 @@ def test_real_liblinear_gives_the_same_probabilities(tmp_path: Path) -> None:
     first, *lines = predicted_by_liblinear(export(model, "liblinear"), rows, tmp_path, "-b", "1")
     assert first == ["labels", "2", "1"]
     weights = model.weights_by_id()
-    ours = [probability(margin(weights, model.bias, row)) for row in rows]
+    ours = [1.0 / (1.0 + math.exp(-margin(weights, model.bias, row))) for row in rows]
     assert [float(words[1]) for words in lines] == pytest.approx(ours, rel=0, abs=1e-6)
     assert [words[0] for words in lines] == ["2" if p > 0.5 else "1" for p in ours]
 
