@@ -250,8 +250,7 @@ cdef class Learner:
             if self.numbers == NULL:
                 raise MemoryError("no memory for the features of a block")
             self.numbers_room = block.features
-        with nogil:
-            slots.hold()
+        slots.hold()
         try:
             if (block.numbered == slots.layout and block.numbered_by == <void*>slots
                     and slots.used < slots.next_look):
@@ -417,8 +416,7 @@ cdef class Learner:
         cdef Conversion c
         if max_nonzeros is not None and max_nonzeros < 0:
             raise UsageError(f"max_nonzeros {max_nonzeros}: expected a whole number >= 0")
-        with nogil:
-            settled.slots.hold()
+        settled.slots.hold()
         try:
             c = settled.prepared(smoothness, evidence)
             if max_nonzeros is not None:
@@ -473,8 +471,7 @@ cdef class Learner:
         """Everything the next example depends on, by name; from_state is the inverse."""
         if self.broken is not None:
             raise self.broken
-        with nogil:
-            self.slots.hold()
+        self.slots.hold()
         try:
             return self.stored()
         finally:

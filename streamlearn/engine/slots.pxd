@@ -41,7 +41,7 @@ cdef class Slots:
     cdef int reserve(
         self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers) except -1
     cdef int look_up(self, Block block) except -1
-    cdef void hold(self) noexcept nogil
+    cdef void hold(self) noexcept
     cdef void release(self) noexcept nogil
     cdef int number_all(
         self, const int64_t* ids, int64_t count, int64_t max_id, int64_t* numbers) except -1

@@ -82,9 +82,14 @@ cdef class Slots:
         if self.lock != NULL:
             PyThread_free_lock(self.lock)
 
-    cdef void hold(self) noexcept nogil:
-        """Keep others from the index. Without the GIL: whoever has the lock may want that."""
-        PyThread_acquire_lock(self.lock, 1)
+    cdef void hold(self) noexcept:
+        """Keep others from the index. To wait, without the GIL: whoever has the lock may want that.
+
+        Not before it must wait: it may take long until the GIL is ours again.
+        """
+        if not PyThread_acquire_lock(self.lock, 0):
+            with nogil:
+                PyThread_acquire_lock(self.lock, 1)
 
     cdef void release(self) noexcept nogil:
         PyThread_release_lock(self.lock)
@@ -152,8 +157,7 @@ cdef class Slots:
 
     cdef int look_up(self, Block block) except -1:
         """The numbers of a block's ids, from a thread that does not learn; slots come later."""
-        with nogil:
-            self.hold()
+        self.hold()
         try:
             block.numbered = 0
             if self.dense or block.features == 0:
