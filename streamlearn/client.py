@@ -110,7 +110,7 @@ class Client(Conversation):
         self.post(message)
         # Looking for answers costs as much as a batch does: look seldom, then for many.
         if self.fills(1.0):
-            while self.fills(0.5):
+            while self.fills(0.75):
                 self.hear()
         now = time.monotonic()
         if now - self.looked > LOOK_SECONDS:

@@ -14,15 +14,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
 from streamlearn import wire
 from streamlearn.errors import ConfigError, Unavailable, UsageError
-from streamlearn.keys import Pair, read_secret
 from streamlearn.payloads import place_of
 from streamlearn.wire import Refusal
+
+if TYPE_CHECKING:
+    from streamlearn.keys import Pair
 
 RESEND_SECONDS = 1.0  # of silence, until batches are sent again; doubles while it lasts
 DIAL_SECONDS = 0.25  # from one connection that is lost to the next attempt
@@ -342,6 +344,8 @@ class Conversation:
 
 
 def client_pair(key: str) -> Pair:
+    from streamlearn.keys import read_secret  # most callers have no key
+
     pair = read_secret(Path(key))
     if not pair.server:
         raise ConfigError(
