@@ -222,6 +222,9 @@ def vw_rate(folder: Path, path: Path, count: int) -> float | None:
 # ---- predict -------------------------------------------------------------------------------------
 
 
+TRIPS = 20_000  # more than a second: the sender, which begins again and again, is met at every stage
+
+
 def echo() -> None:
     """The bare ROUTER: tell the port, send everything back."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
@@ -273,8 +276,8 @@ def predict(folder: Path, repeats: int, algo: str) -> dict[str, float]:
                 while not c.status()["t"]:
                     time.sleep(0.01)
             for _ in range(repeats):
-                ours.append(round_trips(places["requests"], message, 2000))
-                bare.append(round_trips(f"tcp://127.0.0.1:{port}", message, 2000))
+                ours.append(round_trips(places["requests"], message, TRIPS))
+                bare.append(round_trips(f"tcp://127.0.0.1:{port}", message, TRIPS))
         finally:
             os.killpg(sending.pid, 15)
             sending.wait()
