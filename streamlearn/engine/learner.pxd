@@ -5,6 +5,7 @@ from streamlearn.engine.conversion cimport Conversion
 from streamlearn.engine.learn cimport AnyAlgorithm, Kernel, Progress, Rows, Task
 from streamlearn.engine.recent cimport Recent
 from streamlearn.engine.slots cimport Slots
+from streamlearn.engine.window cimport Window
 
 cdef class Learner:
     cdef readonly dict spec
@@ -43,5 +44,5 @@ cdef class Learner:
     cdef int freeze(self) except -1
     cdef Learner settled(self)
     cdef Conversion conversion(self)
-    cdef Conversion prepared(self, object smoothness, object evidence)
-    cdef dict solved(self, Conversion c)
+    cdef Conversion prepared(self, object smoothness, object evidence, Window window)
+    cdef dict solved(self, Conversion c, Window window)

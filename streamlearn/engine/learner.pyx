@@ -414,19 +414,22 @@ cdef class Learner:
         """
         cdef Learner settled = self.settled()
         cdef Conversion c
+        cdef Window window
         if max_nonzeros is not None and max_nonzeros < 0:
             raise UsageError(f"max_nonzeros {max_nonzeros}: expected a whole number >= 0")
         settled.slots.hold()
         try:
-            c = settled.prepared(smoothness, evidence)
+            window = Window(settled.recent, settled.slots)
+            c = settled.prepared(smoothness, evidence, window)
             if max_nonzeros is not None:
                 c.cut = strongest(c.strengths(), max_nonzeros, c.cut)
-            return settled.solved(c)
+            return settled.solved(c, window)
         finally:
             settled.slots.release()
 
-    cdef Conversion prepared(self, object smoothness, object evidence):
-        """The conversion with its L and the cut that `evidence` asks for."""
+    cdef Conversion prepared(self, object smoothness, object evidence, Window window):
+        """The conversion with its L and the cut that `evidence` asks for. Without a window it makes
+        its own, if it needs one: those of all classes at once would be much memory."""
         cdef Conversion c
         if self.broken is not None:
             raise self.broken
@@ -441,8 +444,9 @@ cdef class Learner:
         if smoothness is not None:
             c.smoothness = smoothness
         elif c.converts:
-            choose_smoothness(c, Window(self.recent, self.slots), self.task.loss,
-                              curvature(self.spec["loss"]))
+            if window is None:
+                window = Window(self.recent, self.slots)
+            choose_smoothness(c, window, self.task.loss, curvature(self.spec["loss"]))
         if evidence is not None:
             if self.spec["kernel"] != "adaptive" or self.spec["l1"] > 0.0:
                 raise UsageError("evidence is a setting of adaptivesl without l1 only")
@@ -458,10 +462,9 @@ cdef class Learner:
                 c.cut = evidence / self.spec["evidence"]
         return c
 
-    cdef dict solved(self, Conversion c):
+    cdef dict solved(self, Conversion c, Window window):
         """The snapshot that a prepared conversion makes."""
-        result = solve(c, Window(self.recent, self.slots), self.task.loss,
-                       self.task.label_shift, self.task.label_scale)
+        result = solve(c, window, self.task.loss, self.task.label_shift, self.task.label_scale)
         result["t"] = self.tally.examples
         return result
 

@@ -12,6 +12,7 @@ from streamlearn.engine.block cimport Block
 from streamlearn.engine.contest cimport Contest
 from streamlearn.engine.conversion cimport Conversion, strongest
 from streamlearn.engine.learner cimport Learner
+from streamlearn.engine.window cimport Window
 
 from streamlearn.errors import Divergence, ModelError, UsageError
 
@@ -147,6 +148,7 @@ cdef class OneVsRest:
         """
         cdef Learner member
         cdef Conversion c
+        cdef Window window
         cdef double cut
         if self.broken is not None:
             raise self.broken
@@ -155,7 +157,7 @@ cdef class OneVsRest:
         classes, prepared = self.contest.classes, []
         for label in classes:
             member = (<Learner>self.members[label]).settled()
-            prepared.append((member, member.prepared(smoothness, evidence)))
+            prepared.append((member, member.prepared(smoothness, evidence, None)))
         if max_nonzeros is not None:
             every = bytearray()
             for _, c in prepared:
@@ -166,7 +168,8 @@ cdef class OneVsRest:
         parts = []
         for label, (member, c) in zip(classes, prepared, strict=True):
             try:
-                parts.append({**member.solved(c), "progress": member.progress})
+                window = Window(member.recent, member.slots)
+                parts.append({**member.solved(c, window), "progress": member.progress})
             except Divergence as error:
                 raise of_class(error, label) from error
         return whole(classes, parts, self.t)

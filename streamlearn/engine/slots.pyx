@@ -3,7 +3,7 @@
 # Dense costs nothing to look up but memory for every id below the largest, and fresh memory costs
 # more than anything else here. The rule: stay dense while the largest id is below 2^20 or below 4
 # times the ids seen; else keep an exact index, and come back to dense when the ids have filled half
-# of their range. The index is a hash table; or, while the largest id is below 16 times the ids
+# of their range. The index is a hash table; or, while the largest id is below 32 times the ids
 # seen, a table by id: 4 bytes for each there may be, one look instead of two, and never made anew.
 # Where a slot lives never changes what is learned.
 #
@@ -44,8 +44,8 @@ cdef extern from *:
 cdef int64_t SMALL = 1 << 20
 cdef int64_t SPARSE = 4         # dense -> scattered beyond this many cells an id
 cdef int64_t FULL = 2           # scattered -> dense within this many
-cdef int64_t BY_ID = 16         # hash table -> table by id within this many
-cdef int64_t HASHED = 32        # ... and back beyond this many
+cdef int64_t BY_ID = 32         # hash table -> table by id within this many
+cdef int64_t HASHED = 64        # ... and back beyond this many
 cdef int64_t MOST = 0xFFFFFFFE  # slots that the index can tell apart
 
 cdef enum:
@@ -356,10 +356,7 @@ cdef class Slots:
     cdef int gather(self) except -1:
         """From scattered to dense, once the ids seen have filled enough of their range."""
         cdef char* old = self.base
-        cdef int64_t had = self.room, count = self.used, i, top = -1
-        for i in range(count):
-            if self.ids[i] > top:
-                top = self.ids[i]
+        cdef int64_t had = self.room, count = self.used, i, top = self.top
         if top >= FULL * count:
             return 0
         self.base, self.room = NULL, 0

@@ -14,4 +14,7 @@ cdef class Window:
     cdef object memory               # what those four point into
 
     cdef int64_t* numbers_of(self, Block block) noexcept nogil
+    cdef void mark(self, Slots places, Block block, int64_t begin) noexcept nogil
+    cdef void number(self, Slots places) noexcept nogil
+    cdef void look_up(self, Slots places, Block block, int64_t begin) noexcept nogil
     cdef void find_slots(self, Slots slots) noexcept

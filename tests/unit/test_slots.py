@@ -271,11 +271,11 @@ def block_of(ids: np.ndarray, rows: int) -> Block:
     return Block.from_arrays(offsets, ids, 1.0 / (1.0 + ids % 7), labels)
 
 
-# Ids too thin for slots of their own: few of 3 million; every 15th of them; some beyond the table;
+# Ids too thin for slots of their own: few of 3 million; every 28th of them; some beyond the table;
 # one that no table could reach; and old ones.
 INDEXED = [
     np.array([7, 3_000_000]),
-    np.arange(0, 3_000_000, 15),
+    np.arange(0, 3_000_000, 28),
     np.arange(0, 5_000_000, 25),
     np.array([5, 1 << 45]),
     np.arange(0, 3_000_000, 35),
@@ -328,7 +328,7 @@ def test_the_index_follows_how_thin_the_ids_are():
         learner.learn(block_of(ids[:2], 1))  # an index is looked at before a block is
         memory.append(learner.memory)
     slots, ids, cells = 32, 8, 4
-    room = {"few": 1024, "many": 2**18, "more": 2**19}
+    room = {"few": 1024, "many": 2**17, "more": 2**19}
     assert memory[0] == room["few"] * (slots + ids + 2 * cells)
     assert memory[1] == room["many"] * (slots + ids) + cells * (3_000_001 + 375_000)
     top = INDEXED[2][-1]

@@ -222,7 +222,7 @@ def vw_rate(folder: Path, path: Path, count: int) -> float | None:
 # ---- predict -------------------------------------------------------------------------------------
 
 
-TRIPS = 20_000  # more than a second: the sender, which begins again and again, is met at every stage
+TRIPS = 20_000  # more than a second: a sender that begins again and again is met at every stage
 
 
 def echo() -> None:
