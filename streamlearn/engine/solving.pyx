@@ -1,8 +1,9 @@
 # Every slot becomes a weight, and adds to the certificate. Two hands share the slots, one from the
 # lowest up, one from the highest down, until they meet: nothing depends on the order of the slots.
 #
-# An index that is a table by id is run through as it lies, if many weights are expected: they need
-# no sorting then. It is why slots are gathered before they are read, and fetched meanwhile.
+# An index that is a table by id is run through as it lies, if it is not too thin and many weights
+# are expected: they need no sorting then. It is why slots are gathered before they are read, and
+# fetched meanwhile.
 from cpython.object cimport PyObject
 from libc.math cimport INFINITY, copysign, fabs, isfinite
 from libc.stdint cimport int64_t, uint32_t
@@ -27,6 +28,7 @@ cdef enum:
     BATCH = 256                      # places whose slots are fetched before any is read
     SAMPLE = 1000                    # slots from which it is told how many weights there will be
     PIECE = 1 << 15                  # places that a hand takes at a time
+    THIN = 16                        # places a slot, beyond which to sort is faster than a walk
 
 # Of a weight: a value is below 1e50 in size, and a model's margins must be finite.
 cdef double LARGEST = 1e200
@@ -243,7 +245,7 @@ cdef bint worth_a_walk(Conversion c) noexcept:
     cdef int64_t i, step = c.slots.used // SAMPLE + 1, all = 0, kept = 0
     cdef Reading reading
     cdef char* slot
-    if not c.slots.by_id:
+    if not c.slots.by_id or c.slots.top >= THIN * c.slots.used:
         return False
     for i in range(0, c.slots.used, step):
         slot = c.slots.base + i * c.slots.size

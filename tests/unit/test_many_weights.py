@@ -79,7 +79,7 @@ def test_where_no_thread_is_to_be_had_the_same_comes_of_one(monkeypatch, top):
 
 
 def by_id(count: int, top: int, seed: int, where: str):
-    """Ids that make an index a table by id: among 8 times as many, or in part of their range."""
+    """Ids that make an index a table by id: among several times as many, or in part of them."""
     rng = np.random.default_rng(seed)
     first, stop = {
         "everywhere": (0, top),
@@ -93,10 +93,14 @@ def by_id(count: int, top: int, seed: int, where: str):
     return np.unique(np.append(ids, [0, top]))
 
 
-@pytest.mark.parametrize("where", ["everywhere", "low", "high", "ends"])
+@pytest.mark.parametrize(
+    ("where", "thin"),
+    [("everywhere", 8), ("everywhere", 24), ("low", 8), ("high", 8), ("ends", 8)],
+)
 @pytest.mark.parametrize("count", [150_000, SHARED])
-def test_weights_found_by_a_walk_over_the_ids_are_those_of_other_layouts(count, where):
-    ids = by_id(count, 8 * count + 3, count, where)
+def test_weights_found_by_a_walk_over_the_ids_are_those_of_other_layouts(count, where, thin):
+    """Of those that are thin there is a table, too, but they are sorted."""
+    ids = by_id(count, thin * count + 3, count, where)
     rank = np.searchsorted(ids, ids)
     walked, known = learned(ids, 11)
     hashed, _ = learned(ids << 30, 11)  # far apart: a hash table
