@@ -17,8 +17,8 @@ cdef enum:
     AHEAD = 16                 # features whose weights are being fetched; a power of two
     FARTHER = 32               # ... and whose cells of the hash table are
     BRIEF = 512                # features
-    THIN = 64                  # ids a weight, beyond which they are hashed
-    SMALL = 1 << 24            # ... but not below this id: 4 MB
+    THIN = 256                 # ids a weight, beyond which they are hashed: classes may be many
+    SMALL = 1 << 20            # ... but not below this id: there Slots has a place for every id
 
 
 def is_sound(const int64_t[::1] ids, const double[::1] weights, double largest=INFINITY):

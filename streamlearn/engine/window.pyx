@@ -16,7 +16,7 @@ cdef enum:
 
 cdef class Window:
     def __cinit__(self, Recent recent, Slots slots):
-        cdef Slots places = Slots(8)                 # 1 where there is a feature
+        cdef Slots places = Slots(8)                 # marks them; by id, then 1 + their numbers
         cdef Block block
         cdef int64_t begin, features = 0, layout = 0
         self.recent = recent

@@ -1,5 +1,6 @@
 """The scorer: the weight of every id is found wherever it lies, and no other."""
 
+import os
 from array import array
 from random import Random
 
@@ -11,16 +12,16 @@ from streamlearn.engine.libsvm import Parser
 from streamlearn.engine.scorer import Scorer
 from streamlearn.errors import ModelError
 
-# The number of weights and the largest id: ids of a bit each, up to 2^24 or thick beyond it, or
+# The number of weights and the largest id: ids of a bit each, up to 2^20 or thick beyond it, or
 # hashed.
 KINDS = {
     "one": (1, 1),
     "the largest": (1, 2**63 - 1),
     "few": (50, 130),
     "all": (1000, 1000),
-    "thin below 2^24": (300, 2**24 - 1),
-    "thin beyond 2^24": (300, 2**24 + 5),
-    "thick beyond 2^24": (2**19, 2**25 - 3),
+    "thin below 2^20": (300, 2**20 - 1),
+    "thin beyond 2^20": (300, 2**20 + 5),
+    "thick beyond 2^20": (2**16, 2**22 - 3),
     "scattered": (5000, 2**63 - 1),
 }
 
@@ -30,7 +31,7 @@ def made(count, top, seed=3):
     random = Random(seed)
     ids = {top, *random.sample(range(top), min(count - 1, top))}
     near = {max(id + step, 0) for id in [*ids][:3000] for step in (-64, -63, -1, 1, 63, 64)}
-    far = {0, top // 2, min(top * 2, 2**63 - 1), 2**63 - 1, 2**24, 2**24 - 1}
+    far = {0, top // 2, min(top * 2, 2**63 - 1), 2**63 - 1, 2**20, 2**20 - 1}
     return {id: random.gauss(0.0, 1.0) for id in sorted(ids)}, sorted(
         id for id in (near | far) - ids if id < 2**63
     )
@@ -94,3 +95,16 @@ def test_a_model_without_weights_gives_its_bias(rows):
 def test_what_is_no_model_is_refused(ids, weights):
     with pytest.raises(ModelError):
         Scorer(array("q", ids).tobytes(), array("d", weights).tobytes(), 0.0)
+
+
+def test_the_scorers_of_many_classes_take_memory_for_their_weights_not_for_their_ids():
+    """A bit for each id below 2^24 would be 4 MB for each class, 800 in all."""
+
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    scorers = [scorer_of({1: 1.0, 5: 2.0, 2**24 - 1: float(n)}) for n in range(200)]
+    assert margins_of(scorers[7], [{5: 1.0, 2**24 - 1: 1.0}]).tolist() == [9.25]
+    assert resident() - before < 64 << 20
