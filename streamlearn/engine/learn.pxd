@@ -89,6 +89,7 @@ cdef inline void note(
 
 ctypedef int64_t (*Learn)(AnyAlgorithm*, const Task*, const Rows*, Progress*) noexcept nogil
 ctypedef void (*Read)(const AnyAlgorithm*, const char*, bint, Reading*) noexcept nogil
+ctypedef void (*ReadAll)(const AnyAlgorithm*, char**, int64_t, Reading*) noexcept nogil
 ctypedef bint (*Has)(const AnyAlgorithm*) noexcept nogil
 ctypedef object (*Get)(const AnyAlgorithm*)
 ctypedef int (*Set)(AnyAlgorithm*, dict) except -1
@@ -97,6 +98,7 @@ ctypedef int (*Set)(AnyAlgorithm*, dict) except -1
 cdef struct Kernel:
     Learn learn                  # returns the row it stopped at: rows.stop, or the one refused
     Read read
+    ReadAll read_all             # of many slots, all penalised
     Has has_gradient             # whether an averaged gradient is there to convert with
     Get scalars                  # the struct as a dict, for a state
     Set set_scalars

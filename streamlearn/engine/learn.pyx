@@ -251,16 +251,13 @@ cdef int64_t learn_rows(
     cdef const double* values = rows.values
     cdef char* slots = task.all.slots
     cdef char* bias = task.bias
-    cdef int64_t size = task.all.size, row, k, first, stop, next_stop
+    cdef int64_t size = task.all.size, row, k, first, stop, next_stop, ahead
     cdef double total, margin, y, value, slope, importance
     cdef bint far = task.all.used * size > NEAR
     for row in range(rows.first, rows.stop):
         first = rows.offsets[row]
         stop = rows.offsets[row + 1]
-        if far and row + 1 < rows.stop:
-            next_stop = rows.offsets[row + 2]
-            for k in range(stop, next_stop):
-                streamlearn_prefetch(slots + numbers[k] * size)
+        next_stop = rows.offsets[row + 2] if far and row + 1 < rows.stop else stop
         importance = rows.weights[row]
         y = (rows.labels[row] - task.label_shift) * task.label_scale
 
@@ -280,8 +277,14 @@ cdef int64_t learn_rows(
         slope *= importance
         rows.slopes[row - rows.first] = slope
         step(a, slope, importance, margin, y)
+        ahead = stop
         for k in range(first, stop):
+            if ahead < next_stop:
+                streamlearn_prefetch(slots + numbers[ahead] * size)
+                ahead += 1
             update(a, slots + numbers[k] * size, values[k], True)
+        for k in range(ahead, next_stop):
+            streamlearn_prefetch(slots + numbers[k] * size)
         if bias != NULL:
             update(a, bias, 1.0, False)
         end(a)
@@ -294,7 +297,7 @@ cdef int64_t learn_rows(
     return rows.stop
 
 
-cdef void read_slot(
+cdef inline void read_slot(
     const Algorithm* a, const char* slot, bint penalised, Reading* out
 ) noexcept nogil:
     """What a coordinate says of itself now; changes nothing."""
@@ -328,6 +331,14 @@ cdef void read_slot(
         perceptron.reading(a, <const perceptron.PerceptronSlot*>slot, penalised, out)
 
 
+cdef void read_slots(
+    const Algorithm* a, char** slots, int64_t count, Reading* out
+) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        read_slot(a, slots[i], True, &out[i])
+
+
 cdef bint has_gradient(const Algorithm* a) noexcept nogil:
     """Whether the averaged gradient of `reading` is one."""
     if Algorithm is Linear or Algorithm is Adaptive:
@@ -354,6 +365,7 @@ cdef int set_scalars(Algorithm* a, dict values) except -1:
 cdef Kernel kernel_of(Algorithm* a, int64_t size):
     cdef Kernel k
     k.learn, k.read = <Learn>learn_rows[Algorithm], <Read>read_slot[Algorithm]
+    k.read_all = <ReadAll>read_slots[Algorithm]
     k.has_gradient = <Has>has_gradient[Algorithm]
     k.scalars, k.set_scalars = <Get>scalars[Algorithm], <Set>set_scalars[Algorithm]
     k.size = size

@@ -25,7 +25,8 @@ from streamlearn.engine.window cimport Window
 from streamlearn.errors import Divergence
 
 cdef enum:
-    BATCH = 256                      # places whose slots are fetched before any is read
+    BATCH = exact.MOST_NEAR          # places whose slots are fetched before any is read, at most
+    FEW = 256                        # ... where each is a slot: they must stay in the first cache
     SAMPLE = 1000                    # slots from which it is told how many weights there will be
     PIECE = 1 << 15                  # places that a hand takes at a time
     THIN = 16                        # places a slot, beyond which to sort is faster than a walk
@@ -182,14 +183,15 @@ cdef class Solving(Hand):
 
     cdef void work(self) noexcept nogil:
         cdef Batch[2] batches
-        cdef int64_t first, stop, at, step = -BATCH if self.top else BATCH
+        cdef int64_t first, stop, at, many = BATCH if self.supply.by_id else FEW
+        cdef int64_t step = -many if self.top else many
         cdef int now = 0
         batches[0].count = batches[1].count = 0
         while self.supply.take(self.top > 0, &first, &stop):
-            at = (stop - 1) // BATCH * BATCH if self.top else first
+            at = (stop - 1) // many * many if self.top else first
             while first <= at < stop:
                 # these are fetched while those before them are solved
-                gather(self.conversion.slots, self.supply.by_id, at, min(at + BATCH, stop),
+                gather(self.conversion.slots, self.supply.by_id, at, min(at + many, stop),
                        &batches[now])
                 now = 1 - now
                 self.solve_batch(&batches[now], &batches[1 - now])
@@ -219,24 +221,36 @@ cdef int64_t weights_of(
     Slots of the next one are fetched one by one meanwhile: all at once were waited for.
     """
     cdef Reading[BATCH] readings
+    cdef Slot[BATCH] slots
     cdef int64_t i, n = 0, kept = 0
-    cdef double w
-    for i in range(batch.count, next.count):
+    cdef exact.Near costs = 0
+    cdef double w, cost, off, poison = 0.0, violation = part.violation
+    cdef bint finite = True
+    for i in range(batch.count):                 # no branch: a slot not touched is overwritten
+        slots[n] = batch.slots[i] + c.offset
+        ids[n] = batch.ids[i]
+        n += touched(batch.slots[i])
+    c.kernel.read_all(c.algorithm, slots, n, readings)
+    part.seen += n
+    for i in range(n, next.count):
         streamlearn_fetch(next.slots[i])
-    for i in range(batch.count):
+    for i in range(n):
         if i < next.count:
             streamlearn_fetch(next.slots[i])
-        if touched(batch.slots[i]):
-            c.kernel.read(c.algorithm, batch.slots[i] + c.offset, True, &readings[n])
-            ids[n] = batch.ids[i]
-            n += 1
-    part.seen += n
-    for i in range(n):
         w = weight_of(c, &readings[i], True)
-        certify(part, &readings[i], w, c.l2, unit)
+        poison += poison_of(&readings[i])
+        cost = cost_of(&readings[i], w, c.l2)
+        if not exact.add_near(&costs, cost):
+            add_far(part, cost)
+        off = violation_of(&readings[i], w)
+        violation = off if off > violation else violation
         w *= unit
+        finite &= fabs(w) < LARGEST
         ids[kept], weights[kept] = ids[i], w
         kept += w != 0.0
+    exact.add_near_sum(&part.costs, costs)
+    part.violation = violation
+    part.finite &= finite and poison == 0.0
     return kept
 
 
@@ -276,25 +290,30 @@ cdef void gather(
     batch.count = n
 
 
-cdef inline void certify(
-    Part* part, const Reading* reading, double w, double l2, double unit
-) noexcept nogil:
-    """What a weight adds to the certificate."""
-    cdef double cost, off
-    cdef double[2] offs
-    part.finite = (part.finite & (fabs(w * unit) < LARGEST) & (fabs(reading.gradient) < INFINITY)
-                   & (fabs(reading.penalty) < INFINITY) & (fabs(reading.scale) < INFINITY))
-    cost = reading.penalty * fabs(w) + 0.5 * l2 * w * w
+cdef inline double poison_of(const Reading* reading) noexcept nogil:
+    """0, or NaN if anything in it is not finite: sums of it need no branch, and no comparison."""
+    return 0.0 * reading.gradient + 0.0 * reading.penalty + 0.0 * reading.scale
+
+
+cdef inline double cost_of(const Reading* reading, double w, double l2) noexcept nogil:
+    """b|w| + l2/2 w^2"""
+    return reading.penalty * fabs(w) + 0.5 * l2 * w * w
+
+
+cdef inline double violation_of(const Reading* reading, double w) noexcept nogil:
+    """0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w)"""
+    cdef double[2] offs                      # no branch on which it is
+    offs[0] = fabs(reading.gradient) - reading.penalty
+    offs[1] = fabs(reading.gradient + copysign(reading.penalty, w))
+    return offs[w != 0.0]
+
+
+cdef void add_far(Part* part, double cost) noexcept nogil:
+    """A cost of unusual size."""
     if fabs(cost) < INFINITY:
         exact.add(&part.costs if cost >= 0.0 else &part.owed, cost)
     else:
         part.rest += cost
-    # 0 in g + b d|w|: at zero |g| <= b, elsewhere g = -b sgn(w); no branch on which it is
-    offs[0] = fabs(reading.gradient) - reading.penalty
-    offs[1] = fabs(reading.gradient + copysign(reading.penalty, w))
-    off = offs[w != 0.0]
-    if off > part.violation:
-        part.violation = off
 
 
 cdef double solve_bias(Conversion c, Part* part, double unit) noexcept nogil:
@@ -302,7 +321,9 @@ cdef double solve_bias(Conversion c, Part* part, double unit) noexcept nogil:
     cdef double w
     c.kernel.read(c.algorithm, c.bias + c.offset, False, &reading)
     w = weight_of(c, &reading, False)
-    certify(part, &reading, w, c.l2, unit)
+    add_far(part, cost_of(&reading, w, c.l2))
+    part.violation = max(part.violation, violation_of(&reading, w))
+    part.finite = part.finite and fabs(w * unit) < LARGEST and poison_of(&reading) == 0.0
     return w * unit
 
 

@@ -16,7 +16,7 @@ L1, L2 = 1e-6, 1e-5
 SHARED = 300_000  # so many are shared by two threads
 
 
-def learned(ids: np.ndarray, seed: int):
+def learned(ids: np.ndarray, seed: int, loss: str = "logistic", size: float = 1.0):
     """A learner that has seen each id, and a tenth of them again, in rows of 50."""
     rng = np.random.default_rng(seed)
     seen = np.concatenate([rng.permutation(ids), rng.choice(ids, len(ids) // 10 + 1)])
@@ -24,8 +24,8 @@ def learned(ids: np.ndarray, seed: int):
     rows = [np.unique(part) for part in np.array_split(seen, max(len(seen) // 50, 1))]
     offsets = np.cumsum([0, *map(len, rows)])
     values = rng.normal(size=offsets[-1]) * 10.0 ** rng.integers(-4, 4, offsets[-1])
-    labels = np.where(rng.random(len(rows)) < 0.5, 1.0, -1.0)
-    learner = make_learner(resolve("averagesl", "logistic", {"l1": L1, "l2": L2}))
+    labels = np.where(rng.random(len(rows)) < 0.5, size, -size)
+    learner = make_learner(resolve("averagesl", loss, {"l1": L1, "l2": L2}))
     learner.learn(Block.from_arrays(offsets, np.concatenate(rows), values, labels))
     return learner, np.unique(np.concatenate(rows))
 
@@ -51,11 +51,16 @@ def test_weights_come_by_rising_id(count, top):
 
 
 @pytest.mark.parametrize("count", [30_000, SHARED])
-def test_costs_are_added_exactly(count):
-    learner, _ = learned(np.arange(count), 7)
+@pytest.mark.parametrize(("loss", "size"), [("logistic", 1.0), ("squared", 1e4)])
+def test_costs_are_added_exactly(count, loss, size):
+    """Of usual size or not; those that are not are added in another place."""
+    learner, _ = learned(np.arange(count), 7, loss, size)
     snapshot = learner.snapshot(1.0)
     weights = [*np.frombuffer(snapshot["weights"])]
     costs = [L1 * abs(w) + 0.5 * L2 * w * w for w in weights]
+    usual = [2.0**-63 <= cost < 8.0 for cost in costs]
+    assert any(usual)
+    assert all(usual) == (loss == "logistic")
     costs.append(0.5 * L2 * snapshot["bias"] * snapshot["bias"])
     certificate = snapshot["certificate"]
     expected = certificate["recent_loss"] + math.fsum(costs)
