@@ -88,6 +88,10 @@ cdef inline const unsigned char* read_short_item(
         part = join_digits(word, count)
         # The sum is a whole number below 10^9, hence exact; only the division rounds.
         value[0] = (<double><int64_t>whole * ten[count] + <double><int64_t>part) / ten[count]
+    elif p[1] <= 32 and <unsigned int>p[0] - 48 < 10:
+        # A branch that is foretold where all values are 1: the next item waits for no counting.
+        count = 1
+        value[0] = p[0] - 48
     else:
         count = count_digits(p, &word)
         if count == 0:
