@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from streamlearn._version import __version__
@@ -21,6 +20,7 @@ from streamlearn.engine.block import Block
 from streamlearn.engine.checksum import Checksum
 from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import DataError
+from streamlearn.record import replace
 from streamlearn.sources import Source, chunks, open_source, skip
 
 SUFFIX = ".slcache"

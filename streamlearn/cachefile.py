@@ -10,7 +10,6 @@ import io
 import os
 import struct
 from contextlib import suppress
-from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from streamlearn.engine.block import Block
 from streamlearn.engine.checksum import Checksum
 from streamlearn.engine.packed import HEAD_BYTES, pack, unpack
 from streamlearn.errors import DataError
+from streamlearn.record import Record, values_of
 
 MAGIC = b"SLCACHE\x01"  # the last byte is the version of the format
 # In the byte order of this machine; the checksum does not fit on one with another order.
@@ -26,8 +26,7 @@ HEADER = struct.Struct("=8s24s4QQ")
 SIZE = struct.Struct("=8xQ")  # of what follows the head of a record
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(Record, frozen=True):
     """What a cache was made from, and by whom: another version may read text in another way."""
 
     size: int
@@ -37,7 +36,7 @@ class Header:
     program: bytes = __version__.encode()
 
     def to_bytes(self) -> bytes:
-        *numbers, program = astuple(self)
+        *numbers, program = values_of(self)
         packed = HEADER.pack(MAGIC, program, *numbers, 0)[:-8]
         return packed + struct.pack("=Q", checksum_of(packed))
 

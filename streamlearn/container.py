@@ -13,7 +13,6 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from reprlib import repr as short
 from typing import Any, BinaryIO
 
@@ -84,12 +83,17 @@ def unpacked(data: bytes | memoryview) -> Any:
 def read_file(path: str, kind: str) -> dict[str, Any]:
     """Read and check a container; '-' is standard input."""
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        data = sys.stdin.buffer.read() if path == "-" else bytes_of(path)
     except FileNotFoundError as error:
         raise NoInput(f"{path}: no such file") from error
     except OSError as error:
         raise NoInput(f"{path}: cannot be read: {error.strerror}") from error
     return unpack(data, kind, path)
+
+
+def bytes_of(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
 
 
 def write_file(path: str, data: bytes | list[bytes]) -> None:
@@ -107,9 +111,9 @@ def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
 
     A link is followed and stays a link; the mode of a file that is replaced stays too.
     """
-    target = Path(path).resolve()
-    special = Path(path).absolute().parts[1:2] in (("dev",), ("proc",))
-    if special or (target.exists() and not target.is_file()):  # takes bytes as they are
+    target = os.path.realpath(path)
+    special = os.path.abspath(path).startswith(("/dev/", "/proc/"))
+    if special or (os.path.exists(target) and not os.path.isfile(target)):  # takes what comes
         try:
             with open(path, "wb") as stream:
                 write(stream)
@@ -118,9 +122,10 @@ def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
         except OSError as error:
             raise IoFailure(f"{path}: writing failed: {error.strerror}") from error
         return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
     try:
-        stream = temporary.open("wb")
+        stream = open(temporary, "wb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise CannotCreate(f"{path}: cannot be created: {error.strerror}") from error
     try:
@@ -128,17 +133,17 @@ def with_atomic_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o7777)
+        if os.path.exists(target):
+            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
         os.replace(temporary, target)
-        folder = os.open(target.parent, os.O_RDONLY)
+        opened = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(opened)
         finally:
-            os.close(folder)
+            os.close(opened)
     except OSError as error:
         what = f"writing failed: {error.strerror}; nothing was replaced"
         raise IoFailure(f"{path}: {what}") from error
     finally:
         with suppress(OSError):
-            temporary.unlink()
+            os.unlink(temporary)

@@ -12,8 +12,6 @@ import struct
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -38,13 +36,15 @@ OURS = ("v", "id", "do", "client", "seq")  # what a batch is sent with, besides 
 Heard = Callable[[Any, dict[str, Any]], None]
 
 
-@dataclass
 class Batch:
     """One that waits for its answer."""
 
-    message: bytes
-    tag: Any  # the caller's own, handed back with the answer
-    turned_away: bool = False  # to be sent again; until then no copy of it is under way
+    __slots__ = ("message", "tag", "turned_away")
+
+    def __init__(self, message: bytes, tag: Any) -> None:
+        self.message = message
+        self.tag = tag  # the caller's own, handed back with the answer
+        self.turned_away = False  # to be sent again; until then no copy of it is under way
 
 
 class Conversation:
@@ -344,7 +344,9 @@ class Conversation:
 
 
 def client_pair(key: str) -> Pair:
-    from streamlearn.keys import read_secret  # most callers have no key
+    from pathlib import Path  # most callers have no key
+
+    from streamlearn.keys import read_secret
 
     pair = read_secret(Path(key))
     if not pair.server:

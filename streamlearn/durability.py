@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from streamlearn.record import Record
 
 
-@dataclass
-class Durability:
+class Durability(Record):
     """When a batch is safe: synced before it is acked (always), every so often, or never."""
 
     policy: str = "always"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from streamlearn.record import Record
 
-@dataclass(frozen=True)
-class Row:
+
+class Row(Record, frozen=True):
     """One line of the progress table."""
 
     examples: int

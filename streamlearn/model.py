@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from streamlearn.engine.block import Block
 from streamlearn.engine.digits import probabilities
 from streamlearn.engine.scorer import Scorer, is_sound
 from streamlearn.errors import ModelError
+from streamlearn.record import Record, field
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +30,7 @@ LARGEST = 1e200  # of a weight: a row is below 1e50 in size, and their product m
 COUNTERS = {"bad_lines", "blank_lines", "ignored_features"}
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Record, frozen=True):
     """The weights that are not zero, and all that is needed to use and to judge them.
 
     ids and weights are little-endian int64 and float64 bytes, ids rising; use `weights_by_id`,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from streamlearn._version import __version__
 from streamlearn.engine.block import Block
 from streamlearn.errors import ModelError
 from streamlearn.model import CONTRADICTIONS, FORMAT, SUMS, Model
+from streamlearn.record import Record, field
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,8 +29,7 @@ NOTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class MulticlassModel:
+class MulticlassModel(Record, frozen=True):
     """A binary model for each class against the rest, and all that is needed to use them.
 
     Each part is, byte for byte, what `fit` makes of the data with the label +1 for that class and

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import cycle, repeat
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +28,7 @@ from streamlearn.engine.libsvm import Parser
 from streamlearn.errors import BadLine, DataError, Divergence, ModelError, UsageError
 from streamlearn.model import CONTRADICTIONS, Model, are_labels
 from streamlearn.multiclass import REST, AnyModel, MulticlassModel
+from streamlearn.record import Record, field
 from streamlearn.sources import Source, chunks
 
 if TYPE_CHECKING:  # most runs need no cache, nor the time to load what makes one
@@ -49,8 +49,7 @@ class Aside(Protocol):
     def write(self, line: bytes) -> object: ...
 
 
-@dataclass
-class BadLines:
+class BadLines(Record):
     """What to do with a bad line: stop, skip it, or set it aside in a file."""
 
     policy: str = "stop"
@@ -139,8 +138,7 @@ def parse_into(
                 bad.meet(error, text)
 
 
-@dataclass
-class Training:
+class Training(Record):
     """A learner with all that belongs to its run; saved as a state, read out as a model."""
 
     settings: dict[str, Any]

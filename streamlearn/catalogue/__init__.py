@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from streamlearn.catalogue.algorithms import ALGORITHMS, STREAMING, Algorithm
 from streamlearn.catalogue.parameters import PARAMETERS, Parameter
 from streamlearn.engine.learner import Learner
 from streamlearn.errors import UsageError, nearest
+from streamlearn.record import Record
 
 __all__ = [
     "ALGORITHMS",
@@ -37,8 +37,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class LossEntry:
+class LossEntry(Record, frozen=True):
     """A loss and the labels it takes."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from streamlearn.record import Record, field
 
 SL = (
     "Zhang and others: Sparse learning for stochastic composite optimization (AAAI 2014); "
@@ -61,8 +62,7 @@ O_NNZ = "O(non-zeros of the example)"
 O_SEEN = "O(features seen) for each example: for comparison, not for wide data"
 
 
-@dataclass(frozen=True)
-class Algorithm:
+class Algorithm(Record, frozen=True):
     """One entry of the catalogue."""
 
     name: str

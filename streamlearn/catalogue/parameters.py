@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from reprlib import repr as short
 from typing import Any
 
 from streamlearn.errors import MANY, UsageError
+from streamlearn.record import Record
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Record, frozen=True):
     """One number, choice or switch that an algorithm may take."""
 
     name: str

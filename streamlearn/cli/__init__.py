@@ -73,13 +73,15 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
     return get_close_matches(word, known, n=1)
 
 
-def command_parser(name: str) -> tuple[Parser, Any]:
+def command_parser(name: str, helps: bool = True) -> tuple[Parser, Any]:
     """The argument parser of one command and its module."""
     module = importlib.import_module(f"streamlearn.cli.{name}")
+    # It is made for each flag, too, to check it; only help needs to know how wide the terminal is.
+    width = None if helps else 80
     parser = Parser(
         prog=f"streamlearn {name}",
         description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=width),
         allow_abbrev=False,
     )
     module.arguments(parser)
@@ -114,7 +116,7 @@ def dispatch(words: Sequence[str]) -> int:
         hint = f"did you mean {close[0]!r}?" if close else "see 'streamlearn --help'"
         raise UsageError(f"no command {name!r}; {hint}")
     gc.disable()
-    parser, module = command_parser(name)
+    parser, module = command_parser(name, not {"-h", "--help"}.isdisjoint(words))
     args = parser.parse_args(words[1:])
     gc.freeze()  # what was imported stays: to look through it for garbage takes milliseconds
     gc.enable()

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from streamlearn import picture
@@ -39,6 +38,7 @@ from streamlearn.comparison import Comparison, Contender, TestSet, ever_taken, l
 from streamlearn.container import write_file
 from streamlearn.errors import Divergence, UsageError, nearest
 from streamlearn.meter import sorted_by_class
+from streamlearn.record import replace
 
 ALL = "all"
 

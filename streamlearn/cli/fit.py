@@ -14,7 +14,6 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamlearn._version import __version__
@@ -144,11 +143,11 @@ def warn_of_trouble(training: Training) -> None:
 def check_files(files: list[str], passes: int) -> None:
     """Fail before learning, not after an hour of it."""
     for path in files:
-        if path != "-" and not Path(path).exists():
+        if path != "-" and not os.path.exists(path):
             raise NoInput(f"{path}: no such file")
-        if Path(path).is_dir():
+        if os.path.isdir(path):
             raise NoInput(f"{path}: is a folder; name the files in it")
-        if passes > 1 and (path == "-" or Path(path).is_fifo()):
+        if passes > 1 and (path == "-" or stat.S_ISFIFO(os.stat(path).st_mode)):
             raise UsageError(f"--passes {passes}: a pipe can be read only once; name files")
     check_stdin(files)
 
@@ -171,15 +170,15 @@ def check_output(path: str, others: Sequence[str] = ()) -> None:
         raise UsageError(f"{path}: stands for two things; name another file")
     if path == "-":
         return
-    target = Path(path)
+    isfile, folder = os.path.isfile, os.path.dirname(path) or "."
     for other in others:
-        if target.is_file() and Path(other).is_file() and target.samefile(other):
+        if isfile(path) and isfile(other) and os.path.samefile(path, other):
             raise UsageError(f"{path}: is the same file as {other}; name another one")
-    if target.is_dir():
+    if os.path.isdir(path):
         raise CannotCreate(f"{path}: is a folder; name a file")
-    if not target.absolute().parent.is_dir():
-        raise CannotCreate(f"{path}: there is no folder {target.parent}")
-    writable = target if target.exists() and not target.is_file() else target.absolute().parent
+    if not os.path.isdir(folder):
+        raise CannotCreate(f"{path}: there is no folder {folder}")
+    writable = path if os.path.exists(path) and not isfile(path) else folder
     if not os.access(writable, os.W_OK):
         raise CannotCreate(f"{path}: no permission to write there")
 
@@ -192,14 +191,15 @@ def caches_of(given: dict[str, Any], files: list[str]) -> Caches | None:
     from streamlearn.cache import SUFFIX, Caches
 
     for path in files:
-        if path == "-" or not Path(path).is_file():
+        if path == "-" or not os.path.isfile(path):
             what = "stdin" if path == "-" else path
             raise UsageError(f"--cache: {what} is no file that can be read again; name files")
         if path.endswith(SUFFIX):
             raise UsageError(f"{path}: is a cache; name the file that it was made from")
     if folder is not None:
         try:
-            Path(folder).mkdir(exist_ok=True)
+            if not os.path.isdir(folder):
+                os.mkdir(folder)
         except OSError as error:
             raise CannotCreate(f"--cache-dir {folder}: is no folder: {error.strerror}") from error
     return Caches(folder, warn)

@@ -8,7 +8,6 @@ is left out with --on-error skip. --no-ack uses the feed socket instead: nothing
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import time
 from contextlib import suppress
 from typing import Any
@@ -20,10 +19,11 @@ from streamlearn.cli.stdin import check_stdin
 from streamlearn.client import Client
 from streamlearn.engine.libsvm import count_lines
 from streamlearn.errors import DataError, StreamlearnError, Unavailable, UsageError
+from streamlearn.record import replace
 from streamlearn.sources import Source, chunks, open_source
 
 SETTINGS = {s.name: s for s in (*table.READING, *table.PROGRESS)}
-SETTINGS["on_error"] = dataclasses.replace(
+SETTINGS["on_error"] = replace(
     SETTINGS["on_error"], help="a bad line: stop, or skip it", metavar="stop|skip"
 )
 HEAD = f"{'sent':>12} {'learned':>12} {'skipped':>9} {'ex/s':>9} {'MB/s':>7} {'seconds':>8}"

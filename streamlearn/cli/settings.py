@@ -11,20 +11,18 @@ import argparse
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from streamlearn.errors import MANY, ConfigError, NoInput, UsageError, nearest
 from streamlearn.ports import DEFAULT_ENDPOINT
+from streamlearn.record import Record
 
 PREFIX = "STREAMLEARN_"
 # Read by the build, and by the crash tests.
 NOT_SETTINGS = {"STREAMLEARN_SANITIZE", "STREAMLEARN_FAILPOINT"}
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Record, frozen=True):
     """One setting: how its text is read, what it means, what it is by default."""
 
     name: str
@@ -191,7 +189,8 @@ def from_file(path: str, table: Mapping[str, Setting]) -> dict[str, Any]:
     import tomllib  # most runs have no such file
 
     try:
-        body = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with open(path, "rb") as file:
+            body = tomllib.load(file)
     except FileNotFoundError as error:
         raise NoInput(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from streamlearn.daemon.batches import Rows
 from streamlearn.daemon.sessions import Ack, Sessions
 from streamlearn.engine.block import Block
 from streamlearn.errors import Divergence
+from streamlearn.record import replace
 from streamlearn.training import Training
 from streamlearn.wire import Refusal
 

@@ -5,16 +5,13 @@ Nothing here is parsed, and nothing here knows a learner.
 
 from __future__ import annotations
 
-import bz2
 import fcntl
-import gzip
 import io
-import lzma
+import os
 import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from streamlearn.errors import IoFailure, NoInput, UsageError
@@ -93,10 +90,10 @@ class Source:
             if self.compressed is None:
                 return self.front.readinto(buffer)
             return self.stream.readinto1(buffer)
-        except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise self.failure(error) from error
-        except Exception as error:  # zlib.error and ZstdError share no public base class
-            if type(error).__name__ not in ("error", "ZstdError"):
+        except Exception as error:  # those of zlib, lzma and zstd share no public base class
+            if type(error).__name__ not in ("error", "LZMAError", "ZstdError"):
                 raise
             raise self.failure(error) from error
 
@@ -116,11 +113,17 @@ def decompressed(front: Front) -> Any:
         return front
     buffered = io.BufferedReader(front, 1 << 17)
     if front.kind == "gzip":
-        return gzip.GzipFile(fileobj=buffered)
+        from gzip import GzipFile  # what is plain needs none of these
+
+        return GzipFile(fileobj=buffered)
     if front.kind == "bzip2":
-        return bz2.BZ2File(buffered)
+        from bz2 import BZ2File
+
+        return BZ2File(buffered)
     if front.kind == "xz":
-        return lzma.LZMAFile(buffered)
+        from lzma import LZMAFile
+
+        return LZMAFile(buffered)
     return zstd_file(buffered)
 
 
@@ -146,7 +149,7 @@ def open_source(path: str) -> Source:
         return Source("<stdin>", raw, None)
     try:
         stream = open(path, "rb", buffering=0)  # noqa: SIM115 - the Source closes it
-        size = Path(path).stat().st_size if Path(path).is_file() else None
+        size = os.stat(path).st_size if os.path.isfile(path) else None
     except FileNotFoundError as error:
         raise NoInput(f"{path}: no such file") from error
     except IsADirectoryError as error:

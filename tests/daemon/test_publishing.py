@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import threading
@@ -23,6 +22,7 @@ from streamlearn.daemon.ledger import Ledger
 from streamlearn.delta import apply, difference
 from streamlearn.errors import ModelError
 from streamlearn.model import Model
+from streamlearn.record import replace
 from streamlearn.training import Training
 
 NEVER = ("--publish-every", "100000s")
@@ -416,7 +416,7 @@ def test_follow_recovers_from_a_delta_that_was_lost(serve, start, tmp_path, rows
 
 def test_predict_follow_changes_models_between_blocks(start, learned, tmp_path, lines, run):
     one = Model.load(str(learned / "model.sl"))
-    other = dataclasses.replace(one, bias=one.bias + 1.0)
+    other = replace(one, bias=one.bias + 1.0)
     one.save(str(tmp_path / "now.sl"))
     other.save(str(tmp_path / "other.sl"))
     text = b"".join(lines[:20])

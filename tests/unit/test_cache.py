@@ -2,7 +2,6 @@
 
 import gzip
 import os
-from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -18,6 +17,7 @@ from streamlearn.engine.checksum import Checksum
 from streamlearn.engine.libsvm import Parser
 from streamlearn.engine.packed import HEAD_BYTES, pack, unpack
 from streamlearn.errors import BadLine, DataError
+from streamlearn.record import replace
 from streamlearn.sources import Source, open_source
 from streamlearn.training import BadLines, parse
 
