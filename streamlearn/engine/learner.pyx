@@ -254,8 +254,7 @@ cdef class Learner:
         try:
             if (block.numbered == slots.layout and block.numbered_by == <void*>slots
                     and slots.used < slots.next_look):
-                slots.grow(block.numbered_to)
-                slots.used = max(slots.used, block.numbered_to)
+                slots.use(block.numbered_to)
                 rows.numbers = block.numbers
                 return 0
             slots.reserve(block.ids + begin, many, block.max_id, self.numbers + begin)

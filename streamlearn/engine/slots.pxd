@@ -57,6 +57,7 @@ cdef class Slots:
         self, const int64_t* ids, int64_t count, int64_t* numbers) noexcept nogil
     cdef void forget_index(self) noexcept
     cdef int grow(self, int64_t slots) except -1
+    cdef int use(self, int64_t count) except -1
     cdef int scatter(self) except -1
     cdef int gather(self) except -1
     cdef int rehash(self, int64_t cells) except -1
