@@ -59,9 +59,9 @@ cdef int64_t MOST = 0xFFFFFFFE  # slots that the index can tell apart
 cdef int64_t TOUCHED = 1 << 22  # bytes that get their memory at once, wherever slots will be used
 
 cdef enum:
-    FAR = 16                    # ids ahead of which the index, and
-    NEAR = 8                    # of which the id found there, is fetched
-    FARTHER = 48                # where the index is a table by id
+    FAR = 64                    # ids ahead of which the index, and
+    NEAR = 32                   # of which the id found there, is fetched
+    FARTHER = 96                # where the index is a table by id
     DIGIT = 11                  # bits sorted by at a time
 
 
@@ -304,8 +304,7 @@ cdef class Slots:
             if i + FAR < count:
                 streamlearn_fetch(&cells[spread(ids[i + FAR]) & mask])
                 cell = spread(ids[i + NEAR]) & mask
-                if cells[cell]:
-                    streamlearn_fetch(&known[cells[cell] - 1])
+                streamlearn_fetch(&known[<int64_t>cells[cell] - 1])      # -1 does no harm
             cell = spread(ids[i]) & mask
             while cells[cell] and known[cells[cell] - 1] != ids[i]:
                 cell = (cell + 1) & mask

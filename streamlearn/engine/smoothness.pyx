@@ -16,7 +16,7 @@ cdef enum:
     STEPS = 10                 # L is looked for at L_hat * 2^k, k = -6 .. 3
     LOWEST = -6
     POWER_STEPS = 12           # of the power iteration: within a step of 2 of the largest, surely
-    NEAR = 8                   # features ahead of which a slot is fetched
+    NEAR = 24                  # features ahead of which a slot is fetched
 
 # L when nothing curves: no feature among the recent rows, and no ridge.
 cdef double LEAST = 1e-30

@@ -27,6 +27,7 @@ from streamlearn.errors import Divergence
 cdef enum:
     BATCH = exact.MOST_NEAR          # places whose slots are fetched before any is read, at most
     FEW = 256                        # ... where each is a slot: they must stay in the first cache
+    AHEAD = 24                       # features of the recent rows ahead of which a slot is fetched
     SAMPLE = 1000                    # slots from which it is told how many weights there will be
     PIECE = 1 << 15                  # places that a hand takes at a time
     THIN = 16                        # places a slot, beyond which to sort is faster than a walk
@@ -147,6 +148,8 @@ cdef double window_loss(
             c.kernel.read(c.algorithm, c.bias + c.offset, False, &reading)
             bias = weight_of(c, &reading, False)
         for i in range(window.count):
+            if i + AHEAD < window.count:
+                streamlearn_fetch(window.slots[i + AHEAD])
             if window.slots[i] != NULL:
                 c.kernel.read(c.algorithm, window.slots[i] + c.offset, True, &reading)
                 weights[i] = weight_of(c, &reading, True)

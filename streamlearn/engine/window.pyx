@@ -11,7 +11,7 @@ from streamlearn.engine.slots cimport (
 
 cdef enum:
     FAR = 16                         # ids ahead of which the index, and
-    NEAR = 8                         # of which the slot is fetched
+    NEAR = 24                        # of which the slot is fetched
 
 
 cdef class Window:
