@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import struct
 import sys
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from reprlib import repr as short
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO
 
 import msgpack
 
+from streamlearn.engine.checksum import crc32
 from streamlearn.errors import CannotCreate, IoFailure, ModelError, NoInput
 
 VERSION = 1
@@ -42,7 +42,7 @@ def pieces(kind: str, body: Mapping[str, Any]) -> list[bytes]:
     found.append(packer.pack("checksum"))
     check = 0
     for piece in found:
-        check = zlib.crc32(piece, check)
+        check = crc32(piece, check)
     return [*found, b"\xce" + struct.pack(">I", check)]
 
 
@@ -50,7 +50,7 @@ def unpack(data: bytes, kind: str, name: str) -> dict[str, Any]:
     """The map inside, or a ModelError that says what is wrong with the file."""
     if len(data) < 6 or data[-5] != 0xCE:
         raise ModelError(f"{name}: not a {kind} file, or cut short")
-    if struct.unpack(">I", data[-4:])[0] != zlib.crc32(data[:-5]):
+    if struct.unpack(">I", data[-4:])[0] != crc32(data[:-5]):
         raise ModelError(f"{name}: damaged: the checksum does not fit its {len(data)} bytes")
     try:
         body = unpacked(data)

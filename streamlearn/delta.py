@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any
 
 from streamlearn import container
+from streamlearn.engine.checksum import crc32
 from streamlearn.errors import ModelError
 from streamlearn.model import CONTRADICTIONS, FORMAT, Model
 
@@ -39,7 +39,7 @@ def difference(old: Model, new: Model) -> dict[str, Any]:
         "gone": np.setdiff1d(old.id_array, fresh, assume_unique=True).tobytes(),
         "ids": fresh[~same].tobytes(),
         "weights": new.weight_array[~same].tobytes(),
-        "checksum": zlib.crc32(data),
+        "checksum": crc32(data),
     }
 
 
@@ -63,6 +63,6 @@ def apply(old: Model, delta: Mapping[str, Any]) -> Model:
         checksum = delta["checksum"]
     except (IndexError, *CONTRADICTIONS) as error:
         raise ModelError(f"a delta that makes no model: {error}") from error
-    if zlib.crc32(data) != checksum:
+    if crc32(data) != checksum:
         raise ModelError("a delta whose result has the wrong checksum")
     return Model.from_bytes(data, "delta")

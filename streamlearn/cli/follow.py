@@ -7,7 +7,6 @@ sent; a checksum proves that the file is the daemon's model bit for bit.
 from __future__ import annotations
 
 import argparse
-import zlib
 from collections.abc import Iterator
 
 from streamlearn import wire
@@ -15,6 +14,7 @@ from streamlearn.cli import calling
 from streamlearn.cli import settings as table
 from streamlearn.cli.fit import check_output
 from streamlearn.cli.stderr import say, warn
+from streamlearn.engine.checksum import crc32
 from streamlearn.errors import ModelError, UsageError
 from streamlearn.model import Model
 from streamlearn.multiclass import AnyModel, model_from_bytes
@@ -69,7 +69,7 @@ def models(args: argparse.Namespace) -> Iterator[AnyModel]:
             try:
                 if message["kind"] == "snapshot":
                     fresh = model_from_bytes(message["model"])
-                    checksum = zlib.crc32(message["model"])
+                    checksum = crc32(message["model"])
                 elif not isinstance(model, Model):
                     continue
                 else:

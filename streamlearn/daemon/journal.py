@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 import re
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from streamlearn.daemon.disk import Disk
+from streamlearn.engine.checksum import crc32
 from streamlearn.errors import Damaged, ModelError, NoInput
 
 MAGIC, VERSION, MARK = b"SLJOURNL", 1, b"SLJF"
@@ -84,12 +84,12 @@ def damaged(path: Path, offset: int, what: str) -> Damaged:
 
 def packed_header(first: int) -> bytes:
     head = HEADER.pack(MAGIC, VERSION, first)
-    return head + CRC.pack(zlib.crc32(head))
+    return head + CRC.pack(crc32(head))
 
 
 def packed_frame(number: int, synced: int, payload: bytes) -> bytes:
     head = FRAME.pack(MARK, len(payload), number, synced)
-    return head + CRC.pack(zlib.crc32(payload, zlib.crc32(head[4:]))) + payload
+    return head + CRC.pack(crc32(payload, crc32(head[4:]))) + payload
 
 
 def frame_at(file: BinaryIO, offset: int, size: int) -> Frame | None:
@@ -104,7 +104,7 @@ def frame_at(file: BinaryIO, offset: int, size: int) -> Frame | None:
         return None
     payload = file.read(length)
     (crc,) = CRC.unpack_from(head, FRAME.size)
-    if crc != zlib.crc32(payload, zlib.crc32(head[len(MARK) : FRAME.size])):
+    if crc != crc32(payload, crc32(head[len(MARK) : FRAME.size])):
         return None
     return Frame(number, synced, payload, end)
 
@@ -206,7 +206,7 @@ def newer(head: bytes) -> bool:
     if len(head) < HEADER_SIZE or head[: len(MAGIC)] != MAGIC:
         return False
     (crc,) = CRC.unpack_from(head, HEADER.size)
-    return HEADER.unpack_from(head)[1] > VERSION and crc == zlib.crc32(head[: HEADER.size])
+    return HEADER.unpack_from(head)[1] > VERSION and crc == crc32(head[: HEADER.size])
 
 
 def cut(folder: Path, damage: Torn, disk: Disk) -> Iterator[tuple[Path, int, Path]]:

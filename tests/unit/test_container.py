@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamlearn import container
 from streamlearn.catalogue import STREAMING as ALGORITHMS
 from streamlearn.catalogue import resolve
+from streamlearn.engine.checksum import crc32
 from streamlearn.errors import CannotCreate, IoFailure, ModelError, NoInput, StreamlearnError
 from streamlearn.model import Model
 from streamlearn.training import BadLines, Training
@@ -325,3 +326,32 @@ def test_a_full_device_has_its_own_error():
 def test_a_device_is_written_to_and_not_replaced():
     container.write_file("/dev/null", b"data")
     assert not os.path.isfile("/dev/null")
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 1023, 1024, 1025, 1087, 1088, 4096, 100_003])
+def test_long_data_has_the_crc_that_zlib_finds(size):
+    data = Random(size).randbytes(size)
+    for value in (0, 1, 0xFFFFFFFF, 0x12345678):
+        assert crc32(data, value) == zlib.crc32(data, value)
+    for start in (1, 3, 15):  # wherever it lies
+        assert crc32(memoryview(data)[start:]) == zlib.crc32(data[start:])
+
+
+@given(st.lists(st.integers(0, 5000), max_size=5), st.randoms(use_true_random=False))
+def test_a_crc_goes_on_from_piece_to_piece(sizes, random):
+    pieces = [random.randbytes(size) for size in sizes]
+    value = 0
+    for piece in pieces:
+        value = crc32(piece, value)
+    assert value == zlib.crc32(b"".join(pieces))
+
+
+def test_every_flipped_bit_changes_the_crc():
+    data = bytearray(Random(4).randbytes(1500))
+    found = {crc32(data)}
+    for place in range(0, len(data), 7):
+        for bit in range(8):
+            data[place] ^= 1 << bit
+            found.add(crc32(data))
+            data[place] ^= 1 << bit
+    assert len(found) == 1 + 8 * len(range(0, len(data), 7))
