@@ -254,6 +254,15 @@ DAEMON = (
         "0",
         "BYTES",
     ),
+    Setting(
+        "own_core",
+        read_switch,
+        "while there is much to learn, the learning thread has one of the processor's cores for "
+        "itself, and the other threads share the rest",
+        True,
+        "",
+        switch=True,
+    ),
     Setting("log", one_of("text", "json"), "form of the log on stderr", "text", "text|json"),
     Setting(
         "log_level",

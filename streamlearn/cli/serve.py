@@ -124,7 +124,9 @@ def streaming(given: dict[str, Any]) -> Training:
 def value(given: dict[str, Any], name: str) -> Any:
     """What was said, or the default."""
     setting = learning.SERVE[name]
-    return given[name] if name in given else setting.read(setting.default)
+    if name in given or setting.switch:
+        return given.get(name, setting.default)
+    return setting.read(setting.default)
 
 
 def options_of(given: dict[str, Any]) -> Options:
@@ -140,6 +142,7 @@ def options_of(given: dict[str, Any]) -> Options:
         max_message=value(given, "max_message"),
         max_clients=value(given, "max_clients"),
         max_rate=value(given, "max_rate"),
+        own_core=value(given, "own_core"),
         keys=KeyFolder(given["keys"]) if "keys" in given else None,
         manager=Manager(os.environ.get("NOTIFY_SOCKET"), os.environ.get("WATCHDOG_USEC")),
     )

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from streamlearn.catalogue import LOSSES
 from streamlearn.daemon.batches import many_rows
+from streamlearn.daemon.cores import Cores
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.ledger import Entry, Ledger
 from streamlearn.engine.block import Block
@@ -120,9 +121,11 @@ class Learning:
         checkpoint_every: float = 0.0,
         max_nonzeros: int | None = None,
         answered: Callable[[], None] = lambda: None,
+        cores: Cores | None = None,
     ) -> None:
         self.ledger, self.inbox, self.announce, self.keeper = ledger, inbox, announce, keeper
         self.answered = answered  # called when there are answers to send
+        self.cores = cores or Cores(divided=False)
         self.publish_every, self.checkpoint_every = publish_every, checkpoint_every
         self.max_nonzeros = max_nonzeros
         self.training = ledger.training
@@ -146,10 +149,14 @@ class Learning:
     def run(self) -> None:
         patience: float | None = 0.0
         while not self.stopping:
-            job = self.inbox.take(patience)
+            waiting = len(self.inbox) > 0
+            job = self.inbox.take(self.cores.patience(patience))
             if isinstance(job, Learn):
+                self.cores.busy(waiting)
                 self.learn(job)
-            elif job is not None:
+            elif job is None:
+                self.cores.rest()
+            else:
                 self.ask(job)
             patience = self.keep_up(quiet=job is None)
 
@@ -434,7 +441,8 @@ class Learning:
     def publish(self) -> Published:
         """Make the model of now the one that is served."""
         start = time.monotonic()
-        self.published = Published(self.training.model(max_nonzeros=self.max_nonzeros))
+        with self.cores.shared():
+            self.published = Published(self.training.model(max_nonzeros=self.max_nonzeros))
         self.published_at = time.monotonic()
         self.snapshot_seconds = self.published_at - start
         self.note_figures()
@@ -461,7 +469,8 @@ class Learning:
             return self.live()
         if self.ledger.stopped:
             raise self.ledger.stopped.refusal()
-        return self.training.model(**{"max_nonzeros": self.max_nonzeros, **options})
+        with self.cores.shared():
+            return self.training.model(**{"max_nonzeros": self.max_nonzeros, **options})
 
     def checkpoint(self) -> dict[str, Any]:
         """Write all that going on depends on."""

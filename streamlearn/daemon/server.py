@@ -26,6 +26,7 @@ import zmq
 
 from streamlearn import wire
 from streamlearn.daemon.commands import check_role, perform
+from streamlearn.daemon.cores import Cores
 from streamlearn.daemon.guard import Guard
 from streamlearn.daemon.inbox import Inbox
 from streamlearn.daemon.learning import Answer, Ask, Every, Learn, Learning, ending, refusal
@@ -71,6 +72,7 @@ class Options:
     max_message: int = wire.MAX_MESSAGE
     max_clients: int = 4096
     max_rate: int = 0  # bytes a second from each client
+    own_core: bool = True  # for the learning thread, while it is busy
     manager: Manager = field(default_factory=Manager)
     keys: KeyFolder | None = None
 
@@ -132,6 +134,7 @@ class Server:
             options.checkpoint_every,
             max_nonzeros,
             self.wake,
+            Cores(options.own_core),
         )
         self.publisher = Publisher(
             self.context, publishing, self.learning.published.model, self.publish_again
