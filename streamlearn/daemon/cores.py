@@ -63,9 +63,11 @@ class Cores:
         """For work that another thread may help with."""
         if self.own is not None:
             bind(0, self.all)
-        yield
-        if self.own is not None:
-            bind(0, [self.own])
+        try:
+            yield
+        finally:
+            if self.own is not None:
+                bind(0, [self.own])
 
     def take(self, core: int, now: float) -> None:
         self.own, self.checked, self.times = core, now, waits()

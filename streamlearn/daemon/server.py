@@ -72,7 +72,7 @@ class Options:
     max_message: int = wire.MAX_MESSAGE
     max_clients: int = 4096
     max_rate: int = 0  # bytes a second from each client
-    own_core: bool = True  # for the learning thread, while it is busy
+    own_core: bool = False  # for the learning thread, while it is busy
     manager: Manager = field(default_factory=Manager)
     keys: KeyFolder | None = None
 
