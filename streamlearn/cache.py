@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from streamlearn._version import __version__
 from streamlearn.cachefile import Draft, Header, Kept, Step
@@ -35,12 +34,12 @@ class Caches:
         self.folder, self.warn = folder, warn
         self.given_up: set[str] = set()
 
-    def place(self, path: str) -> Path:
+    def place(self, path: str) -> str:
         """The cache of a file: beside it; in a folder for all, its name tells the whole path."""
         if self.folder is None:
-            return Path(path + SUFFIX)
-        whole = zlib.crc32(os.fsencode(Path(path).resolve()))
-        return Path(self.folder, f"{Path(path).name}-{whole:08x}{SUFFIX}")
+            return path + SUFFIX
+        whole = zlib.crc32(os.fsencode(os.path.realpath(path)))
+        return os.path.join(self.folder, f"{os.path.basename(path)}-{whole:08x}{SUFFIX}")
 
     def open(self, path: str) -> Source | CachedFile:
         return open_source(path) if path in self.given_up else CachedFile(path, self)
@@ -146,13 +145,13 @@ class CachedFile:
         """A damaged cache teaches nothing, and is made anew in the next reading."""
         self.caches.warn(f"{self.place}: damaged: {error}; {self.name} is read instead")
         with suppress(OSError):
-            self.place.unlink()
+            os.unlink(self.place)
 
 
 class Made:
     """Blocks from the text, with a cache in the making; it is in its place when all was read."""
 
-    def __init__(self, name: str, place: Path, caches: Caches) -> None:
+    def __init__(self, name: str, place: str, caches: Caches) -> None:
         self.name, self.caches = name, caches
         self.source = open_source(name)
         self.size = self.source.size

@@ -10,7 +10,6 @@ import io
 import os
 import struct
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from streamlearn._version import __version__
@@ -126,14 +125,15 @@ class Kept:
 class Draft:
     """A cache in the making. All but close may raise OSError."""
 
-    def __init__(self, place: Path, mode: int) -> None:
+    def __init__(self, place: str, mode: int) -> None:
         self.place = place
-        self.name = place.with_name(f".{place.name}.{os.urandom(4).hex()}.tmp")
+        folder, name = os.path.split(place)
+        self.name = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
         self.named = False
         self.position = self.rows = 0
         # A file without a name is gone with its process, whatever ends that.
         try:
-            self.file = os.open(place.parent, os.O_TMPFILE | os.O_WRONLY, 0o600)
+            self.file = os.open(folder or ".", os.O_TMPFILE | os.O_WRONLY, 0o600)
         except (AttributeError, OSError):  # not Linux, or a file system that has none
             self.file = os.open(self.name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             self.named = True
@@ -172,4 +172,4 @@ class Draft:
             os.close(self.file)
         if self.named:
             with suppress(OSError):
-                self.name.unlink()
+                os.unlink(self.name)

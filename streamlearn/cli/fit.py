@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     check_files(files, passes)
     caches = caches_of(given, files)
     inputs = [*files, *(p for p in (args.config, args.resume) if p)]
-    inputs += [str(caches.place(path)) for path in files] if caches else []
+    inputs += [caches.place(path) for path in files] if caches else []
     check_output(args.output, inputs)
     if args.save_state:  # may replace the state that it goes on from
         kept = [p for p in (*inputs, args.output) if p != args.resume]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -137,7 +138,11 @@ def test_the_system_tells_how_long_a_thread_waited() -> None:
 
 
 def affinities(pid: int) -> list[set[int]]:
-    return [os.sched_getaffinity(int(task)) for task in os.listdir(f"/proc/{pid}/task")]
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            found.append(os.sched_getaffinity(int(task)))
+    return found
 
 
 def is_divided(pid: int) -> bool:

@@ -151,6 +151,9 @@ def loaded_by(tmp_path, *words, stdin=b""):
 
 def test_fit_loads_little_of_the_standard_library(tmp_path):
     assert NEVER_IN_FIT.isdisjoint(loaded_by(tmp_path, "fit", stdin=b"1 1:1\n-1 2:1\n"))
+    (tmp_path / "data.svm").write_bytes(b"1 1:1\n-1 2:1\n")
+    for _ in range(2):  # makes the cache, then reads it
+        assert NEVER_IN_FIT.isdisjoint(loaded_by(tmp_path, "fit", "--cache", "data.svm"))
 
 
 def test_help_and_version_load_next_to_nothing(tmp_path):
