@@ -36,8 +36,8 @@ cdef extern from *:
         return base;
     }
     /* A fresh page that is read before it is written gets its memory by a second fault, for which
-       the other processors are interrupted: 10 % of learning with millions of features. On Linux
-       before 6.12 no huge page comes of it, either. So each is written to: what it holds, zero. */
+       the other processors are interrupted: 10 % of learning with millions of features. Older
+       kernels make no huge page of it, either. So each is written to: what it holds, zero. */
     static void streamlearn_touch(char* first, char* stop) {
         for (first += -(uintptr_t)first & 4095; first < stop; first += 4096)
             *(volatile char*)first = 0;
