@@ -174,7 +174,7 @@ def check_output(path: str, others: Sequence[str] = ()) -> None:
     for other in others:
         if isfile(path) and isfile(other) and os.path.samefile(path, other):
             raise UsageError(f"{path}: is the same file as {other}; name another one")
-    if os.path.isdir(path):
+    if os.path.isdir(path or "."):
         raise CannotCreate(f"{path}: is a folder; name a file")
     if not os.path.isdir(folder):
         raise CannotCreate(f"{path}: there is no folder {folder}")

@@ -1,7 +1,7 @@
 """Cores: where threads run while there is much to learn. Knows nothing of what they do.
 
-The threads that poll, send and receive are woken by each message, as the system likes it mostly
-where the learning thread is at work; they spoil its caches, and it moves. With a core that nobody
+The threads that poll, send and receive are woken by each message, by the system's choice mostly
+where the learning thread is at work: they spoil its caches, and it moves. With a core that nobody
 else of this process uses, learning over a socket takes a sixth less time.
 
 Only for as long as it is kept busy. Another program may want just that core: who has to wait for
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 BUSY_SECONDS = 0.02  # of work without a pause, after which it is worth a core
-REST_SECONDS = 0.25  # without work, after which all cores are for all again
+REST_SECONDS = 0.25  # since work last began, after which all cores are for all again
 CHECK_SECONDS = 1.0
 WAITING = 0.2  # share of its time that a thread waits for a core, at which it asks for another
 
@@ -29,14 +29,14 @@ class Cores:
         self.all = sorted(os.sched_getaffinity(0))
         self.divided = divided and len(self.all) > 1
         self.own: int | None = None  # the core of the thread that works, while it has one
-        self.since = self.checked = 0.0
+        self.since = self.began = self.checked = 0.0
         self.times = (0, 0)
 
     def busy(self, went_on: bool) -> None:
         """Work begins; `went_on`: without a pause since the last."""
         if not self.divided:
             return
-        now = time.monotonic()
+        self.began = now = time.monotonic()
         if self.own is not None:
             if now - self.checked > CHECK_SECONDS:
                 self.check(now)
@@ -52,8 +52,8 @@ class Cores:
         return REST_SECONDS if seconds is None else min(seconds, REST_SECONDS)
 
     def rest(self) -> None:
-        """There was no work for some time: all cores are for all threads."""
-        if self.own is not None:
+        """There is no work; if there was none for some time, all cores are for all threads."""
+        if self.own is not None and time.monotonic() - self.began >= REST_SECONDS:
             self.own = None
             for thread in threads():
                 bind(thread, self.all)

@@ -71,6 +71,12 @@ def test_a_link_to_a_descriptor_is_written_through(run, tmp_path: Path, data: Pa
     assert Path("/dev/stdout").is_symlink()
 
 
+def test_no_name_is_refused_before_learning(run, data: Path) -> None:
+    shown = run("fit", data, "-o", "", code=73)
+    assert ": is a folder; name a file" in shown.stderr
+    assert "examples" not in shown.stderr
+
+
 def test_a_folder_is_refused_before_learning(run, tmp_path: Path, data: Path) -> None:
     (tmp_path / "folder").mkdir()
     shown = run("fit", data, "folder", code=66)

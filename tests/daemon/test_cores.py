@@ -65,6 +65,10 @@ def test_who_is_kept_busy_gets_a_core_and_all_others_the_rest(clock: Clock, othe
     assert os.sched_getaffinity(0) == {own}
     assert cores.patience(None) == cores.patience(9.0) == REST_SECONDS
     assert cores.patience(0.0) == 0.0
+    clock.now += 0.9 * REST_SECONDS
+    cores.rest()  # too soon: something else was due
+    assert os.sched_getaffinity(0) == {own}
+    clock.now += 0.2 * REST_SECONDS
     cores.rest()
     assert os.sched_getaffinity(0) == os.sched_getaffinity(other) == ALL
     assert cores.own is None
